@@ -124,7 +124,7 @@ class DL2(LearntPolicy):
         self._seen = SeenStates.from_arrays(model.arrays)
 
     def distance(self, snapshot: Snapshot, forecasts: Forecasts) -> float:
-        """Of the means over the jobs that it allocates, from those of its training's slots; 0 where there are none.
+        """The distance of the mean state of the jobs that it allocates from those of its training; 0 without such jobs.
 
         Infinite for a model with parameter servers where no job can have any, as on every cluster of Slurm.
         """

@@ -9,7 +9,7 @@ from policies.model import Shapes, Singles
 from predictors.arrays import Floats
 
 SHAPES: Shapes = {"seen.mean": ("seen",), "seen.whiten": ("seen", "seen"), "seen.limit": (1,)}
-"""Of the arrays in a model: the names that `SeenStates.arrays` has."""
+"""The names and shapes of the arrays of `SeenStates.arrays` in a model."""
 _LEAST_DEVIATION = 1e-3
 """of a feature that hardly varies in training, in its own units or as a share of its mean"""
 
@@ -28,7 +28,7 @@ class SeenStates:
 
     @classmethod
     def of(cls, states: Floats, *, within: float = 0.999, indifferent: float = 0.0) -> "SeenStates":
-        """Those of the states (n, f) of a training, of which the share `within` is at a distance of 1 at most.
+        """The statistics of the states (n, f) of a training; the share `within` of these is at a distance of 1 at most.
 
         indifferent: a change of a feature, in its own unit, that hardly changes what is decided: each feature counts as
         if it had varied by so much more in training, independently of the others.
@@ -42,7 +42,7 @@ class SeenStates:
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, Singles]) -> "SeenStates":
-        """Those that a model's arrays have."""
+        """The statistics that a model's arrays hold; the inverse of `arrays`."""
         mean, whiten, limit = (np.asarray(arrays[name], dtype=np.float64) for name in SHAPES)
         return cls(mean, whiten, float(limit[0]))
 
@@ -52,5 +52,5 @@ class SeenStates:
         return {name: each.astype(np.float32) for name, each in zip(SHAPES, values, strict=True)}
 
     def distance(self, state: Floats) -> float:
-        """Of a state's summary (f,); above 1 it is further from the mean than those in training."""
+        """The distance of a state's summary (f,) from the mean; above 1 it is beyond nearly all states in training."""
         return float(np.linalg.norm((state - self.mean) @ self.whiten) / self.limit)

@@ -230,7 +230,7 @@ class JobServers:
 
     @classmethod
     def none(cls, jobs: int, allocations: int) -> "JobServers":
-        """Those of so many jobs and allocations without any."""
+        """The columns for so many jobs and allocations without parameter servers."""
         most, on = np.zeros(jobs, dtype=np.int64), np.zeros(allocations, dtype=np.int64)
         return cls(most, np.zeros(jobs), np.full((jobs, 5), np.nan), on)
 

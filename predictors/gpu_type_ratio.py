@@ -32,8 +32,10 @@ class LogRatio(NamedTuple):
 
 
 def expected_log_ratio(of_kind: LogRatio | None, of_others: Sequence[LogRatio]) -> LogRatio:
-    """Of a further job of a kind, by what was seen of the kind on both types, None for nothing, and of other kinds, one
-    value for each."""
+    """The ratio for a further job of a kind.
+
+    of_kind: what was seen of the kind on both types, None for nothing. of_others: of other kinds, one value for each.
+    """
     precision = 1.0 / TYPES_SPREAD**2
     weights = [1.0 / (KINDS_SPREAD**2 + each.variance) for each in of_others]
     precision += sum(weights)

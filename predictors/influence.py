@@ -21,7 +21,7 @@ KIND_RUNS = 200
 QUORUM = 3
 """The fewest users whose runs say something about another user's job; no user has more than this part of a model."""
 FEW_RUNS = 10
-"""So many runs of a kind a user may always have in a model."""
+"""How many runs of a kind a user may always have in a model."""
 _K = TypeVar("_K")
 
 

@@ -87,7 +87,7 @@ def distribution_scores(forecast: Forecast, actual: ArrayLike) -> dict[str, floa
 
 
 def point_scores(predicted: ArrayLike, actual: ArrayLike) -> dict[str, float]:
-    """The same scores of a method that gives no distribution: NaN but for the error."""
+    """As `distribution_scores`, for a method that gives no distribution: all scores but the error are NaN."""
     nothing = float("nan")
     return {"mae": absolute_error(predicted, actual), "log likelihood": nothing, "covers 90%": nothing}
 

@@ -1,6 +1,7 @@
 """A trial of an Optuna study that the elements of a Slurm array share: OptStop prunes it, and it survives a requeue."""
 
 import os
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -32,11 +33,17 @@ study = optuna.create_study(
     sampler=optuna.samplers.TPESampler(seed=int(element)),
     pruner=OptStopPruner(n_reports=EPOCHS),
 )
-for interrupted in study.get_trials(states=(TrialState.RUNNING,)):
-    if interrupted.user_attrs.get("element") == element:  # until this job was requeued
+unfinished = study.get_trials(states=(TrialState.RUNNING,))
+squeue = ["squeue", "--noheader", "--array", f"--jobs={array}", "--format=%K"]
+live = subprocess.run(squeue, check=True, capture_output=True, text=True).stdout.split()
+for interrupted in unfinished:
+    of_element = interrupted.user_attrs.get("element")
+    if of_element == element:  # until this job was requeued
         study.tell(interrupted.number, state=TrialState.FAIL)
         first_number = interrupted.user_attrs.get("continues", interrupted.number)
         study.enqueue_trial(interrupted.params, user_attrs={"continues": first_number})
+    elif of_element is not None and of_element not in live:  # it was cancelled or killed
+        study.tell(interrupted.number, state=TrialState.FAIL, skip_if_finished=True)
 trial = study.ask()
 trial.set_user_attr("element", element)
 hidden = trial.suggest_categorical("hidden", [16, 64, 256])

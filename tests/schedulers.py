@@ -12,5 +12,5 @@ from slurmplug.ledger.ledger import Ledger
 def begun(port: ClusterPort, policy: Policy, ledger: Ledger, config: Config) -> Scheduler:
     """A scheduler that begins with what the ledger has, and has learnt nothing."""
     intake = Intake(ledger.live_records())
-    intake.set_updated([each.job for each in ledger.open_operations() if each.goal])
+    intake.set_changed_requests([each.job for each in ledger.open_operations() if each.goal])
     return Scheduler(port, intake, Forecaster(), policy, ledger, config)

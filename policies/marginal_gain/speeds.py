@@ -73,7 +73,7 @@ def interpolated(grid: Floats, values: Floats, x: Floats) -> Floats:
 
 
 def _interpolated(grid: Floats, values: Floats, x: Floats, column: Ints) -> Floats:
-    """The same, where x (r, c) is beyond the point `column` (r, c) of the grid, but for those outside of it."""
+    """As `interpolated`, where x (r, c) lies between point `column` (r, c) of the grid and the next, or outside."""
     low = column + np.arange(0, grid.size, grid.shape[1])[:, None]
     left, at_left = values.take(low), grid.take(low)
     slope = (values.take(low + 1) - left) / (grid.take(low + 1) - at_left)

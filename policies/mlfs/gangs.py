@@ -41,8 +41,10 @@ class GangRows:
 
 
 class GangRequests(NamedTuple):
-    """Of the jobs of each job's gang that may start, (n,): gpus, which they request together; score, the highest; and
-    placement, the class of the first."""
+    """What the jobs of each job's gang that may start request, columns (n,).
+
+    gpus: in all. score: the highest. placement: the placement class of the first.
+    """
 
     gpus: Ints
     score: Floats

@@ -188,7 +188,7 @@ class _Elastic(NamedTuple):
 
 
 def most_gpus_of_a_node(snapshot: Snapshot) -> int:
-    """Of those that are up."""
+    """The most GPUs that a node in service has."""
     nodes = snapshot.nodes
     return int(nodes.capacity[nodes.up, 0].max(initial=0.0))
 

@@ -114,36 +114,38 @@ class State:
 
 
 class Network:
-    """That of a model."""
+    """The network of a model."""
 
     def __init__(self, model: Model) -> None:
         """model: with arrays of `SHAPES`."""
         self._arrays, self._seen = model.arrays, SeenStates.from_arrays(model.arrays)
 
     def preferences(self, state: State) -> Preferences:
-        """The network's."""
+        """What the network prefers in this state."""
         return preferences(self._arrays, state)
 
     def distance(self, state: State) -> float:
-        """Of a state from those in training; 0 where there are no jobs or nodes."""
+        """The distance of a state from those in training (`SeenStates.distance`); 0 without jobs or nodes."""
         return self._seen.distance(state.summary()) if state.ranked.any() and len(state.nodes) else 0.0
 
 
 def preferences(arrays: Arrays, state: State) -> Preferences:
-    """The network's."""
+    """What the network of these arrays prefers in this state."""
     return bounded(*numbers(arrays, state))
 
 
 class Numbers(NamedTuple):
-    """What the network says: jobs (n, 3 + k), for the order, size and width of each, not yet bounded, and its query;
-    key (m, k), of the nodes."""
+    """The outputs of the network.
+
+    jobs (n, 3 + k): the order, size and width of each job, not yet bounded, and its query. key (m, k): of the nodes.
+    """
 
     jobs: Singles
     key: Singles
 
 
 def numbers(arrays: Arrays, state: State) -> Numbers:
-    """The network's."""
+    """The outputs of the network of these arrays for this state."""
     n, m = len(state.jobs), len(state.nodes)
     job = _relu(state.jobs @ arrays["job.weight"] + arrays["job.bias"])
     node = _relu(state.nodes @ arrays["node.weight"] + arrays["node.bias"])

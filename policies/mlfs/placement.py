@@ -153,7 +153,7 @@ class Servers:
         return self._spread(row, self._fits_part(row) if nodes is None else self._fits_part(row) & nodes)
 
     def find_on(self, row: int, freed: Sequence[int]) -> Placement | None:
-        """The same, for a job that had no placement until there was more room on these nodes, in order of rows."""
+        """As `find`, for a job that had no placement before there was room on the nodes `freed`, in order of rows."""
         here = [node for node in freed if self._fits_whole(row, node)]
         if here:
             return self._on_one(row, np.array(here))
@@ -185,7 +185,7 @@ class Servers:
         return places
 
     def allocate_all_on(self, rows: Sequence[int], freed: Sequence[int]) -> list[Placement] | None:
-        """The same, for jobs that had no placements until there was more room on these nodes."""
+        """As `allocate_all`, for jobs that had no placements until there was more room on the nodes `freed`."""
         if len(rows) > 1:
             return self.allocate_all(rows) if self.missing_gpus(rows) <= 0 else None
         place = self.find_on(rows[0], freed)

@@ -63,7 +63,7 @@ class Resizing:
             self._waits[row] = False
 
     def end(self) -> list[Action]:
-        """Those that found no place keep what they held; returns the preemptions of those of whom others took it."""
+        """Give the jobs that found no place what they held; returns preemptions of those whose GPUs others took."""
         jobs, servers = self._snapshot.jobs, self._servers
         rows, begins = group_gangs(jobs, np.flatnonzero(self._waits))
         preempted: list[int] = []

@@ -313,7 +313,7 @@ class AuctionState:
 
 
 def upcoming(schedules: Sequence[Ints], first: int, slots: int, pool_of: Ints) -> list[Ints]:
-    """Of each remembered schedule (k, 3) the entries in `slots` slots from `first` on, counted from there.
+    """The entries of each remembered schedule (k, 3) in `slots` slots from `first` on, their slots counted from there.
 
     pool_of: the present index of each remembered pool, -1 where it is gone.
     """

@@ -18,7 +18,7 @@ _SLACK = 1e-9
 
 
 class Step(NamedTuple):
-    """So many workers and servers more, and what that is worth."""
+    """A number of workers and servers that a job may be given in addition, and the worth of that."""
 
     worth: float
     workers: int

@@ -239,7 +239,7 @@ class Space:
         return self._room(row, self._per_gpu[row])
 
     def _room(self, row: int, per_gpu: Floats) -> Floats:
-        """The same with so much (resources,) of each for one GPU."""
+        """As `room`, with the amount `per_gpu` (resources,) of each resource for one GPU."""
         units = np.where(self._snapshot.fits[self._snapshot.jobs.placement[row]], self.free[:, 0], 0.0)
         for resource in range(1, self._free.shape[1]):
             each = per_gpu[resource]
@@ -268,8 +268,10 @@ class Space:
 
 
 def on_fewest_nodes(found: Sequence[tuple[float, Placement]], packing: Packing) -> Placement | None:
-    """Of placements, each with the room on the nodes of its type, that on the fewest nodes; then that with the least
-    room (tight) or the most (wide)."""
+    """The placement on the fewest nodes; of equal ones that with the least room (tight) or the most (wide).
+
+    found: placements, each with the room on the nodes of its type of GPU.
+    """
     sign = 1.0 if packing == "tight" else -1.0
     return min(found, key=lambda each: (len(each[1].nodes), sign * each[0]))[1] if found else None
 

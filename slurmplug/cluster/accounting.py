@@ -15,9 +15,9 @@ from slurmplug.errors import ReadFailed
 from slurmplug.processes.background import BackgroundCall
 
 LIMITS_AGE = 60.0
-"""seconds until the limits of QOS and associations are read again,"""
+"""Seconds until the limits of QOS and associations are read again."""
 LIMITS_LAST = 120.0
-"""and until those that were read count no more"""
+"""Seconds after which limits that were read are not used any more."""
 
 log = logging.getLogger(__name__)
 

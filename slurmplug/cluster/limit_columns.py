@@ -31,8 +31,7 @@ class LimitColumns:
         return found
 
     def reached(self, jobs: Ints, amounts: Floats) -> "LimitColumns":
-        """The same without the limits on sums that not even all of these jobs (m,) reach together, with these amounts
-        (m, k)."""
+        """These limits without those that all of these jobs (m,) together, with amounts (m, k), do not reach."""
         most = np.where(self.used(jobs, amounts)[self.tally] > self.most, self.most, math.inf)
         return replace(self, most=most)
 

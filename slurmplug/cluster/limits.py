@@ -14,9 +14,9 @@ from typing import NamedTuple
 Tres = Mapping[str, float]
 """Amounts by the names of TRES: cpu, mem (MiB), node, gres/gpu, gres/gpu:TYPE; and JOBS."""
 CHECKED_TRES = ("cpu", "mem", "node", "gres/gpu")
-"""and types of GPUs"""
+"""The TRES that are checked; so are types of GPUs (gres/gpu:TYPE)."""
 DEFAULT_QOS = "normal"
-"""slurmdbd's, of jobs whose association has no other"""
+"""The QOS that slurmdbd gives to jobs whose association has no other."""
 JOBS = "jobs"
 """how many jobs run, beside the names of TRES"""
 Tally = tuple[str, ...]
@@ -131,7 +131,7 @@ class Limits:
         return ""
 
     def tallies(self, job: ResourceUse) -> Iterator[Tally]:
-        """Those that a job counts in while it runs, whether their limits apply to it or not."""
+        """The tallies (sums over a QOS or an association) that a job counts in while it runs, limited or not."""
         for name in self._qos_of(job):
             yield ("qos", name)
             yield ("user of a qos", name, job.user)

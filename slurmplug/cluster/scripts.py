@@ -75,7 +75,8 @@ class ScriptReader:
         wanted = self._wanted(jobs, known)
         self._retries = {each: retry for each, retry in self._retries.items() if each in wanted}
         answers = dict(self._reads.poll() or {})
-        if not self._reads.pending and self._ask({each: it for each, it in wanted.items() if each not in answers}, now):
+        unread = {each: it for each, it in wanted.items() if each not in answers}
+        if not self._reads.pending and self._start_reading(unread, now):
             answers |= self._reads.poll() or {}
         scripts: dict[int, bytes] = {}
         faults: Counter[tuple[int, str]] = Counter()
@@ -91,8 +92,8 @@ class ScriptReader:
                 self._retries.pop(submission, None)
         return NewScripts(scripts, tuple(SpoolFault(job, "script", why, n) for (job, why), n in faults.items()))
 
-    def _ask(self, wanted: Mapping[Submission, _Wanted], now: float) -> bool:
-        """Begin to read those whose turn it is; whether there are any."""
+    def _start_reading(self, wanted: Mapping[Submission, _Wanted], now: float) -> bool:
+        """Start to read the scripts that are due, users in turns; returns whether there are any."""
         due = [each for each in wanted if each not in self._retries or self._retries[each].at <= now]
         due.sort(key=self._retries.__contains__)  # those that were never tried come first
         turns = {each: _job_of(each, wanted[each]) for each in round_robin(due, lambda each: wanted[each].uid)}

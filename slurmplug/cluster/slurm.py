@@ -229,7 +229,7 @@ class SlurmCluster:
 
 
 def _without(alive: Mapping[int, int], listed: Iterable[int]) -> dict[int, int]:
-    """Those that are not listed."""
+    """The jobs of `alive` whose ids are not listed."""
     vanished = dict(alive)
     for job_id in listed:
         vanished.pop(job_id, None)

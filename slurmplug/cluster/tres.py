@@ -129,7 +129,7 @@ class JobGPUs(NamedTuple):
 
     @property
     def types(self) -> tuple[str, ...]:
-        """Of those that it holds; where not known, of those that it requests. Empty for any, or no GPU."""
+        """The types of the GPUs that it holds; if not known, those that it requests. Empty for any type, or no GPU."""
         return _types_in(self.held or self.requested)
 
     @property

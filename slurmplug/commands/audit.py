@@ -41,7 +41,7 @@ def audit(
                 f"no inputs of cycle {min(missing)} are kept: `slurmplug audit` lists from when to when they are"
             )
         cycles = [each for each in kept if not numbers or each.id in numbers]
-        with progress.counted("deciding again", "cycles") as show:
+        with progress.bar("deciding again", "cycles") as show:
             found = report.audit(ledger, cycles, config_of(config_path, ledger_path).policy, show)
     emit([table.to_json(report.as_json(found))] if wants_json else report.lines(found))
     context.exit(0 if report.passed(found) else 1)

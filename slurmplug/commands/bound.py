@@ -30,7 +30,7 @@ def bound(*, name: str, cluster: str, seeds: tuple[int, ...], read: ReadWorkload
     nodes = parse(cluster)
     results: list[dict[str, Any]] = []
     for seed in seeds:
-        with progress.elapsing(f"bounds of {name}, seed {seed}"):
+        with progress.spinner(f"bounds of {name}, seed {seed}"):
             results += _figures(read(seed), nodes, seed)
     if json_path:
         write_results(json_path, name, cluster, results)

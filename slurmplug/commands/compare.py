@@ -61,7 +61,7 @@ def compare(
             names = " and ".join(table.printable(next(iter(each.values())).policy) for each in (after, before))
             emit([f"{names} are identical: every figure of every seed is the same, but for the measured times"])
     if all(math.isnan(row.low) for row in rows):
-        emit(["one seed gives no interval: simulate with --seed 0 --seed 1 and so on"])
+        emit(["one seed gives no confidence interval: simulate with --seed 0 --seed 1 and so on"])
 
 
 def _number(value: float) -> str:

@@ -64,7 +64,7 @@ def evaluate(
         raise UsageError(f"name a kind ({', '.join(KINDS)}) and its files, or give --from-ledger")
     if kind and not files:
         raise UsageError(f"evaluate {kind} needs at least one FILE")
-    with progress.elapsing(f"evaluating {kind or 'the predictions of the ledger'}"):
+    with progress.spinner(f"evaluating {kind or 'the predictions of the ledger'}"):
         tables = (
             evaluation.evaluate_files(kind, files, histories, observe, perf_counter, read=job_log)
             if kind

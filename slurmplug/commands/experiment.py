@@ -94,7 +94,7 @@ def where_options(command: Callable[..., None]) -> Callable[..., None]:
     @functools.wraps(command)
     def with_where(*, processes: int, on: str, **others: Any) -> None:
         if on == "slurm" and processes > 1:
-            raise UsageError("--processes is of this machine: leave it out, or --on slurm")
+            raise UsageError("--processes runs simulations on this machine, --on slurm does not: give one of them")
         command(where=Where(processes, on == "slurm"), **others)
 
     return functools.reduce(lambda made, option: option(made), reversed(_WHERE), with_where)
@@ -113,7 +113,7 @@ def described(workload: Workload, launcher: str, run_times: str) -> list[str]:
 
 
 def described_replay(workload: Workload, samples: int) -> list[str]:
-    """The same of a replay of a site's own past, of its first sample."""
+    """As `described`, for a replay of a site's own past. workload: of its first sample."""
     managed = [job for job in workload.jobs if job.managed]
     count = f"{samples} samples are" if samples > 1 else "one sample is"
     first = (

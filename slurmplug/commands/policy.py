@@ -92,7 +92,7 @@ def evaluate(
 
     config, chosen = config_of(config_path, ledger_path), tuple(dict.fromkeys(seeds or range(5)))
     if len(chosen) < 2:
-        raise UsageError("one seed gives no interval: name at least two with --seed, or none for 0 to 4")
+        raise UsageError("one seed gives no confidence interval: name at least two with --seed, or none for 0 to 4")
     if max(chosen) >= FIRST_SEED:
         raise UsageError(f"seeds from {FIRST_SEED} on are for training: a model is judged by lower ones")
     with open_ledger(config_path, ledger_path, readonly=False) as ledger:

@@ -20,7 +20,7 @@ class Column(NamedTuple):
     values: Callable[[Values], Sequence[Any]]
 
     def fitted(self, values: Values) -> "Texts":
-        """Its texts, and its field as narrow as these let it be."""
+        """The texts of the column, and its field narrowed to the longest of them."""
         texts = self.shown.texts(self.values(values))
         return Texts(table.fitted(self.shown, texts), texts)
 
@@ -48,7 +48,7 @@ def _deadlines(values: Values) -> list[str | None]:
 
 
 def _short_deadlines(values: Values) -> list[str | None]:
-    """Likewise, shortened: 11-30T18:00!!"""
+    """Deadlines with their marks, shortened: 11-30T18:00!!"""
     return [
         None if at is None else times.format_day(at, seen) + MARKS.get(chance, "")
         for at, chance, seen in zip(values["deadline"], values["chance"], values["seen"], strict=True)

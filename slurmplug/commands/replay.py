@@ -177,13 +177,15 @@ def _past(
         ReadFailed: sacct does not answer
     """
     if sum(map(bool, (name, sacct_path, from_ledger, since))) != 1:
-        raise UsageError("name one past: --sacct FILE, --from-ledger, --since now-30days, or a log such as swf:FILE")
+        raise UsageError(
+            "name one log of past jobs: --sacct FILE, --from-ledger, --since now-30days, or a log such as swf:FILE"
+        )
     if since:
         from slurmplug.cluster.job_history import JobHistoryClient  # noqa: PLC0415  other pasts do without
 
         with tempfile.TemporaryDirectory(prefix="slurmplug-") as folder:
             path = Path(folder) / "sacct.txt"
-            with progress.elapsing("sacct"):
+            with progress.spinner("sacct"):
                 listed = JobHistoryClient(config.slurm.conf, config.slurm.bin).runs(since)
             path.write_text(listed, encoding="utf-8")
             yield f"sacct:{path}"

@@ -107,7 +107,7 @@ def reset_with_ledger(config: Config, ledger: Ledger, port: ClusterPort, job: in
     if daemon_runs(config.ledger.path):
         emit(["waiting for the daemon's next cycle: the current one may have set priorities again"])
         if not wait_for_cycle(ledger, started, 2 * config.interval + config.slurm.timeout):
-            emit(["the daemon began no cycle: see its log, and run reset again once it runs or is stopped"])
+            emit(["the daemon has not begun a cycle: see its log, and run reset again once it runs or is stopped"])
             return False
         result = reset_recorded(ledger, port, job)
         if result.any_reset:

@@ -20,7 +20,7 @@ def resume(*, wanted: JobId | None, config_path: Path, ledger_path: Path | None)
     with open_ledger(config_path, ledger_path, readonly=False) as ledger:
         if wanted is not None:
             job = job_number(ledger, wanted)
-            if not ledger.take_back(job):
+            if not ledger.rank_again(job):
                 raise UsageError(f"job {job} has no SiteFactor that somebody else set: see `slurmplug why {job}`")
             emit([f"job {job} is ranked again, from the daemon's next cycle"])
             return

@@ -64,7 +64,7 @@ def _trainings(policy: str, given: Mapping[str, Any], out: str, seeds: Sequence[
         UsageError: the models of several seeds would have one name, or a file cannot be written there
     """
     if len(set(seeds)) != len(seeds):
-        raise UsageError("--seed: each only once")
+        raise UsageError("--seed: give each seed only once")
     if len(seeds) > 1 and SEED not in out:
         raise UsageError(f"--out {out}: of several seeds it needs {SEED} in its name, as in model-{SEED}.safetensors")
     found = []

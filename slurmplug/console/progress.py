@@ -9,8 +9,8 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeEl
 
 
 @contextmanager
-def counted(title: str, what: str) -> Iterator[Callable[[int, int], None] | None]:
-    """A bar; yields what is told how many are done, and of how many. None where there is no terminal."""
+def bar(title: str, what: str) -> Iterator[Callable[[int, int], None] | None]:
+    """Show a progress bar; yields a function of how many are done, and of how many; None without a terminal."""
     if not sys.stderr.isatty():
         yield None
         return
@@ -21,8 +21,8 @@ def counted(title: str, what: str) -> Iterator[Callable[[int, int], None] | None
 
 
 @contextmanager
-def elapsing(title: str) -> Iterator[None]:
-    """What is being done, and the time since it began, where it is not known how much is left."""
+def spinner(title: str) -> Iterator[None]:
+    """Show a spinner with the title and the time since it began, for work of which it is not known how much is left."""
     columns = (SpinnerColumn(), TextColumn(title), TimeElapsedColumn())
     console = Console(stderr=True)
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:

@@ -44,7 +44,7 @@ class Agreement:
 
 
 def agreement(snapshot: Snapshot, forecasts: Forecasts, acting: Decision, other: Decision) -> Agreement:
-    """Of the acting policy's decision and another one."""
+    """Compare the acting policy's decision with another one on the same snapshot."""
     jobs = snapshot.jobs
     waiting = np.flatnonzero(startable(jobs) & np.isfinite(acting.score) & np.isfinite(other.score))
     one, two = acting.score[waiting], other.score[waiting]

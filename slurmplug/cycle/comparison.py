@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from slurmplug.cluster.port import Command, Outcome
 
 PUT_OFF_SECONDS = 15.0
-"""from the last comparison to the next, once a write was put off: that finds it not done, so that it is tried again"""
+"""Seconds at most until the next comparison once a write was put off: it finds that write undone, so it is repeated."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Comparison:
         return self.doubtful or booted != self.booted or not 0 <= now - self.at < interval
 
     def after(self, commands: Sequence[Command], outcomes: Sequence[Outcome]) -> "Comparison":
-        """The same one, after these commands."""
+        """The comparison with what these commands leave in doubt, by their outcomes."""
         writes = {command.id for command in commands if "SiteFactor" in command.fields}
         found = {outcome.status for outcome in outcomes if outcome.command in writes}
         return replace(

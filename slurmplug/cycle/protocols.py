@@ -35,11 +35,11 @@ class Intake(Protocol):
         """Store the SiteFactors that slurmplug wrote (NaN: not known); `elsewhere`: maybe in another process."""
         ...
 
-    def set_updated(self, jobs: Collection[JobKey]) -> None:
+    def set_changed_requests(self, jobs: Collection[JobKey]) -> None:
         """Store the jobs whose request slurmplug has changed since the last reading."""
         ...
 
-    def set_changes(self, changes: Collection[tuple[JobKey, Change]]) -> None:
+    def set_directive_changes(self, changes: Collection[tuple[JobKey, Change]]) -> None:
         """Store the changes of directives that the next reading puts in force."""
         ...
 
@@ -75,7 +75,7 @@ class Ledger(Protocol):
         """Whether an operator paused slurmplug."""
         ...
 
-    def failed(self, policy: str, error: str, now: float) -> None:
+    def record_failed_read(self, policy: str, error: str, now: float) -> None:
         """Record a cycle in which the cluster could not be read."""
         ...
 

@@ -89,7 +89,7 @@ class Scheduler:
         stages = StageTimes()
         number = self.ledger.next_cycle()
         self.intake.set_site_factors(self.ledger.site_factors_set_elsewhere(), elsewhere=True)
-        self.intake.set_changes(self.ledger.directive_changes())
+        self.intake.set_directive_changes(self.ledger.directive_changes())
 
         # 1. Read the cluster. If that fails, nothing else is done in this cycle.
         with stages.timed("read"):
@@ -239,7 +239,7 @@ class Scheduler:
             outcomes = self.port.apply(record.commands) if record.commands else ()
         in_place = _site_factors_in_place(record.commands, outcomes)
         self.intake.set_site_factors(in_place)
-        self.intake.set_updated([each.job for each in record.commands if operations.changes_request(each)])
+        self.intake.set_changed_requests([each.job for each in record.commands if operations.changes_request(each)])
         self._comparison = self._comparison.after(record.commands, outcomes)
         self.ledger.finish(record.snapshot.cycle, outcomes, in_place, self.port.now(), stages.seconds)
         self._events.tell(record, outcomes, paused=paused)
@@ -249,7 +249,7 @@ class Scheduler:
             reading = self.port.read(self.intake.known, self.intake.alive)
         except ReadFailed as error:
             log.warning("cycle %d: %s; nothing is done in this cycle", number, error)
-            self.ledger.failed(self.policy.name, str(error), self.port.now())
+            self.ledger.record_failed_read(self.policy.name, str(error), self.port.now())
             return None
         return self._with_site_factors(reading)
 

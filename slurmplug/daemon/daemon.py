@@ -148,7 +148,7 @@ class Daemon:
         self._intake = Intake(self._ledger.live_records())
         self._spool.skip_stored(self._intake.stored_until)
         self._spool.merge_costs = self._intake.merge_costs.by_run()
-        self._intake.set_updated([each.job for each in self._ledger.open_operations() if each.goal])
+        self._intake.set_changed_requests([each.job for each in self._ledger.open_operations() if each.goal])
         self._forecaster = Forecaster(HistoryRunTimes(RuntimePredictor(config.predictors.runtime)))
         self._site = SiteExamination(config, self._ledger, self._statuses)
         self._scheduler = Scheduler(
@@ -266,7 +266,7 @@ class Daemon:
             log.warning("notices to jobs cannot be written to the spool: %s", error.strerror)
 
     def _statuses(self, config: Config) -> facts.Statuses:
-        """Of the shared folders that answer."""
+        """The status of each shared folder that answers."""
         found: dict[Path, PathStatus] = {}
         with suppress(OSError):
             found.update(self._spool.call(facts.statuses_in_spool, config))

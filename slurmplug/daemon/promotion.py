@@ -144,7 +144,7 @@ class Promotion:
         log.info("from this cycle on %s decides", decides)
 
     def _process_of(self, acting: KeptModel | None, now: float) -> PolicyProcess | None:
-        """That of the model, begun where there is none; those of others are ended."""
+        """The process of the acting model, started if there is none; processes of other models are ended."""
         for digest in self._of_model.keys() - {acting.digest if acting else ""}:
             self._of_model.pop(digest).close()
         if acting is None:

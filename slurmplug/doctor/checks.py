@@ -170,7 +170,7 @@ def _rights(facts: Facts) -> Iterator[Finding]:
     if own in {"root", master}:
         yield Finding("rights", "ok", f"{own} has all rights in Slurm; those of an Operator would suffice")
     elif facts.admin_level in {"Operator", "Administrator"}:
-        yield Finding("rights", "ok", f"{own} has AdminLevel {facts.admin_level} in slurmdbd")
+        yield Finding("rights", "ok", f"{own} is {facts.admin_level}")
     elif "accounting" in facts.read_errors:
         fix = "systemctl status slurmdbd; sacctmgr show user"
         yield Finding(

@@ -74,7 +74,7 @@ class EndpointReports:
         return wire.sentences(self._request(wire.CHANGE_NAME, wire.change_body(request)))
 
     def _table(self, report: str, which: Selection, fields: Sequence[str]) -> Table:
-        """Its pages, one after the other; a job that moved meanwhile may be on two of them."""
+        """A report of jobs, fetched page by page; a job that moved meanwhile may be on two pages and counts once."""
         asked, rows = [_ROW, *fields], dict[Value, tuple[Value, ...]]()
         for first in itertools.count(0, wire.PAGE):
             answer = self._request(report, wire.selection_body(which, asked, first))

@@ -88,20 +88,20 @@ class Connections:
         return request in self._open
 
     def was_read(self, request: socket.socket) -> None:
-        """Its request is there; from now on its time is the endpoint's own."""
+        """Note that its request was received whole; from now on it does not wait for the client."""
         with self._lock:
             if request in self._open:
                 self._open[request].stage = Stage.CHECKING
 
     def is_of(self, request: socket.socket, uid: int) -> bool:
-        """It was authenticated; whether its user may have one more."""
+        """Note that it was authenticated; returns whether its user may have this connection too."""
         with self._lock:
             if request in self._open:
                 self._open[request].stage, self._open[request].uid = Stage.KNOWN, uid
             return Counter(each.uid for each in self._open.values())[uid] <= self._limits.per_user
 
     def ended(self, request: socket.socket) -> None:
-        """Its thread is done with it."""
+        """Note that its thread has ended."""
         with self._lock:
             self._open.pop(request, None)
             self._threads -= 1

@@ -8,7 +8,10 @@ from contextlib import contextmanager
 
 
 class CredentialChecks:
-    """So many checks at once, of one address half as many: next is who came first from where the fewest are checked."""
+    """Limits the checks at once, and those of one address to half as many.
+
+    The next client is the first one from the address with the fewest checks under way.
+    """
 
     def __init__(self, at_once: int) -> None:
         self._at_once, self._of_one = at_once, max(1, at_once // 2)

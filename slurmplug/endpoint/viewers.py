@@ -13,9 +13,9 @@ from slurmplug.processes.background import BackgroundCall
 from slurmplug.reports.viewer import Viewer
 
 REFRESH_SECONDS = 60.0
-"""Seconds after which Slurm is queried again;"""
+"""Seconds after which Slurm is queried again."""
 EXPIRE_SECONDS = 3_600.0
-"""and after which an answer has expired if it does not answer. Then users see their own jobs only."""
+"""Seconds after which an answer expires if Slurm does not give another; then users see their own jobs only."""
 
 log = logging.getLogger(__name__)
 

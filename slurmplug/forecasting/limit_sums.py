@@ -24,7 +24,7 @@ LIMIT_REASONS = (
 
 
 class QueueLimits:
-    """Those on a snapshot's jobs; of rows (m,), whose they are and what they use of each kind."""
+    """The limits on a snapshot's jobs, and what rows (m,) of it count in, and use of each kind."""
 
     def __init__(self, limits: Limits, snapshot: Snapshot) -> None:
         jobs = snapshot.jobs

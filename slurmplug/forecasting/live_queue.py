@@ -125,7 +125,7 @@ class LiveQueue:
         return int(own[-1]) + 1 if len(own) else len(self._waiting)
 
     def _simulated(self, places: Ints, added: _Added | None = None) -> tuple[Running, Waiting, Floats, Sums | None]:
-        """Those of the waiting jobs: once for each request that is added, once without."""
+        """The running and the waiting jobs to simulate, a queue for each request that is added; one without any."""
         jobs, queues = self._snapshot.jobs, len(added.requests) if added else 1
         classes, where = np.unique(jobs.placement[self._waiting[places]], return_inverse=True)
         pools = _Pools(self._snapshot, np.vstack([self._snapshot.fits[classes], *([added.nodes] if added else [])]))

@@ -55,7 +55,7 @@ class OtherTypes:
         return self._from_others(kind, gpu_type, user, paces)
 
     def of_kind(self, kind: str, gpu_type: str, user: str) -> Pace | None:
-        """The same by what was seen of jobs of the kind."""
+        """The pace of a job by what was seen of jobs of its kind on other types of GPU; None for nothing."""
         paces = {}
         for before in self._seen.gpu_types(kind):
             pace = self._pace_of(self._seen.whose(typed_kind(kind, before), user)) if before != gpu_type else None

@@ -15,7 +15,7 @@ UNLIKE = 0.7
 """Standard deviation of the logarithm of the pace of jobs of a kind of which one was seen: as of those drawn tenfold
 apart."""
 LEAST_SPREAD = 0.02
-"""The same of the pace that follows from a forecast run time, at the least."""
+"""The least standard deviation of the logarithm of a pace that follows from a forecast run time."""
 _DEVIATIONS = 3.29
 """standard deviations of a normal distribution between its quantiles .05 and .95"""
 _ROBUST = 1.4826

@@ -13,17 +13,19 @@ from slurmplug.forecasting.live_queue import NO_LIMIT, SAMPLES, LiveQueue
 from slurmplug.forecasting.start_outcomes import StartOutcomes, as_they_came, ends_of, median_and_interval
 
 ALIKE = 100
-"""Starts are corrected alike whose logarithms are the same in so many parts of one,"""
+"""Starts are corrected alike if their logarithms agree, rounded to multiples of 1 / ALIKE,"""
 ALIKE_LIMITS = 4
-"""and those of their time limits in so many."""
+"""and the logarithms of their time limits agree, rounded to multiples of 1 / ALIKE_LIMITS."""
 AT_ONCE = 2_000_000
 """samples of ends that are in memory"""
 
 
 @dataclass(frozen=True, eq=False)
 class QueueForecast:
-    """Of n jobs that wait for room or a limit, or run. Times are seconds since the epoch; of three columns, the median
-    and the ends of an 80% interval; infinite where later than all that was simulated, NaN where not known.
+    """When n jobs that wait for room or a limit, or run, are forecast to start and end.
+
+    Times are seconds since the epoch. Of three columns, the median and the ends of an 80% interval; infinite if later
+    than all that was simulated, NaN where not known.
 
     at: when the queue was so. outcomes: how many starts that came true those of waiting jobs are corrected by; 0 where
     these are too few, and then they have no interval. waits: whether each waits. single: whether it waits as one job
@@ -49,7 +51,7 @@ def queue_forecast(
     limits: Limits | None = None,
     samples: int = SAMPLES,
 ) -> QueueForecast:
-    """That of a snapshot's jobs; of an array that waits, of its first element.
+    """Forecast when a snapshot's jobs start and end; of an array that waits, its first element.
 
     forecasts: of the snapshot's jobs, `total` and `remaining`. limits: as of `LiveQueue`.
     """

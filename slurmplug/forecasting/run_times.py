@@ -32,7 +32,7 @@ class RunTimes(Protocol):
         ...
 
     def forecast(self, snapshot: Snapshot, needs: Set[Need], paces: KindPaces) -> "RunTimeForecasts":
-        """Those of each job; of total and remaining, what is not in `needs` may be unknown. paces: of this cycle."""
+        """The run times of each job; what is not in `needs` may be unknown. paces: of this cycle."""
         ...
 
 
@@ -211,7 +211,7 @@ class _LatestForecasts:
         self._forecasts, self._least = Forecast.unknown(0), np.zeros(0)
 
     def of(self, keys: Sequence[Hashable], make: Callable[[Ints], tuple[Forecast, Floats]]) -> tuple[Forecast, Floats]:
-        """Those of these keys (n,); `make` is given the positions of the new ones, where there are any."""
+        """The forecasts of these keys (n,); `make` is given the positions of the new ones, if there are any."""
         at = np.array([self._rows.get(key, -1) for key in keys], dtype=np.int64)
         old, new = np.flatnonzero(at >= 0), np.flatnonzero(at < 0)
         forecasts, least = self._forecasts[at[old]], self._least[at[old]]

@@ -18,7 +18,7 @@ from predictors import influence
 from predictors.arrays import Ints
 
 MAX_JOBS = 20
-"""So many of a user's latest jobs of a kind that were seen on one placement are kept, and as many seen on several."""
+"""How many of a user's latest jobs of a kind are kept that were seen on one placement, and as many seen on several."""
 MAX_KINDS = 10_000
 """The kinds that were seen last are kept: those without a type are as many as names of jobs."""
 MAX_PLACEMENTS = 8
@@ -167,7 +167,7 @@ class SeenSpeeds:
         return self._jobs.get(whose.kind, {}).get(whose.user, {})
 
     def users(self, kind: str) -> Set[str]:
-        """Those whose jobs of the kind were seen."""
+        """The users of whom jobs of the kind were seen."""
         return self._jobs.get(kind, {}).keys()
 
     def gpu_types(self, kind: str) -> Sequence[str]:

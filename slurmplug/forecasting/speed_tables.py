@@ -161,7 +161,7 @@ class SpeedTables:
         return speeds
 
     def _widened(self, table: Table, spread: float) -> Table:
-        """The same where the pace at the reference is known only up to a spread."""
+        """The table where the pace at the reference is known only up to a spread."""
         wide = table._replace(spread=spread)
         if wide not in self._tables:
             made = self._tables[table].copy()

@@ -32,7 +32,9 @@ def start_times(
     target: Ints | None = None,
     max_tested: int = MAX_TESTED,
 ) -> Floats:
-    """(q, s, j) seconds from now until each waiting job starts; infinite for one that never can, NaN for padding.
+    """Seconds from now until each waiting job starts; infinite for one that never can, NaN for padding.
+
+    Shapes: q queues, s samples of run times of each, j waiting jobs, r resources. Returns (q, s, j).
 
     free: (q, r); less than 0 of a resource that is overcommitted. target: (q,) the job whose start ends the simulation
     of its queue; the starts of others may then be NaN. max_tested: jobs above a limit are not counted.

@@ -87,8 +87,7 @@ class WaitingJobs(Rows):
         return np.where(found == self._none, -1, found.astype(np.int64))
 
     def fitting(self, rows: Ints, first: Ints, room: Floats, last: Ints) -> Ints:
-        """Those of the first jobs (n, blocks) of these rows (n,) of which one fits in `room` (n, r), as far as any is
-        not behind the job `last` (n,)."""
+        """The first jobs (n, blocks) of these rows (n,) that fit in `room` (n, r) and are not behind `last` (n,)."""
         last = np.minimum(last, self._none - 1)
         near = slice(0, int(np.searchsorted(self._opens, last.max(initial=0), side="right")))
         first = first[:, near]
@@ -178,6 +177,6 @@ class WaitingJobs(Rows):
 
 
 def _filled(shape: tuple[int, ...], most: int) -> Ints:
-    """Of the smallest integers that hold all below `most`, each the largest that there is."""
+    """An array of the smallest integer type that holds all numbers below `most`, filled with its largest value."""
     kind = np.min_scalar_type(most)
     return np.full(shape, np.iinfo(kind).max, dtype=kind)

@@ -19,7 +19,7 @@ class Fold:
     faults: list[SpoolFault] = field(default_factory=list)
 
     def touch(self, record: JobRecord) -> None:
-        """Its row changes."""
+        """Note that the ledger has to store the record's row again."""
         self.touched[record.key] = record
 
     def changes(self) -> Changes:

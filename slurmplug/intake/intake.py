@@ -4,7 +4,7 @@ The intake keeps a record of each live job and updates it from every reading. Wi
 that the ledger has to store; a daemon that restarts begins with the records of its ledger.
 """
 
-from collections.abc import Collection, Container, Iterable, Mapping
+from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import tzinfo
 
@@ -26,7 +26,7 @@ from slurmplug.spool import json_lines
 from slurmplug.spool.values import RunId
 
 PARTIAL_SECONDS = 300.0
-"""for which a job that is not listed any more may be missing because squeue's answer was not whole"""
+"""Seconds for which a job may be missing because squeue's answer was incomplete, rather than because it is gone."""
 ENDING_TIMEOUT = 3_600.0
 """Seconds that the accounting may take to show how a job ended that Slurm does not list any more."""
 
@@ -65,7 +65,11 @@ class Intake:
 
     @property
     def known(self) -> Container[Submission]:
-        """The submissions whose script need not be read: none that would settle a doubt, also of a part of a whole."""
+        """The submissions whose script need not be read.
+
+        Left out are those whose script would settle whether a job is the one recorded, also by the id of its array or
+        heterogeneous job.
+        """
         records = self._records.values()
         read = {
             submission
@@ -106,6 +110,10 @@ class Intake:
         self._change_directives(fold)
         for record in sorted(fold.unread, key=_is_part):
             self._parse_directives(record, reading, fold)
+        self._merge_reports(reading, fold)
+        return self._snapshot(reading, listed, cycle, missing), fold.changes()
+
+    def _merge_reports(self, reading: Reading, fold: Fold) -> None:
         for job_id, chunk in reading.reports.items():
             if job_id in self._records:
                 record = self._records[job_id]
@@ -115,6 +123,9 @@ class Intake:
                 fold.faults += merged.faults
                 if merged.changes_job:
                     fold.touch(record)
+
+    def _snapshot(self, reading: Reading, listed: Sequence[JobRecord], cycle: int, missing: int) -> Snapshot:
+        """The snapshot of the nodes and the live ones of these records. listed: by row of the reading."""
         rows = [row for row, record in enumerate(listed) if record.facts.live]
         records = [listed[row] for row in rows]
         priority, expected = reading.jobs.priority[rows], reading.jobs.expected[rows]
@@ -124,7 +135,7 @@ class Intake:
         exchanged = np.flatnonzero(jobs.pending & (np.nan_to_num(jobs.site_factor) != 0) & (priority > 0))
         ids, own = (column[exchanged].tolist() for column in (reading.jobs.job_id[rows], priority - jobs.site_factor))
         self._own_priority = dict(zip(ids, own, strict=True))
-        snapshot = Snapshot(
+        return Snapshot(
             cycle=cycle,
             now=reading.now,
             seed=cycle,
@@ -137,7 +148,6 @@ class Intake:
             type_of_class=types_of_classes(classes, nodes),
             missing=missing,
         )
-        return snapshot, fold.changes()
 
     def set_site_factors(self, site_factors: Mapping[JobKey, float], *, elsewhere: bool = False) -> None:
         """Note the SiteFactors that slurmplug wrote (NaN: not known); `elsewhere`: those that are new to this process
@@ -149,11 +159,11 @@ class Intake:
             record.placed = after_write(record.placed, value, np.nan if elsewhere else self._booted)
             record.surplus = 0.0
 
-    def set_updated(self, jobs: Collection[JobKey]) -> None:
+    def set_changed_requests(self, jobs: Collection[JobKey]) -> None:
         """Note the jobs whose request slurmplug has changed: what that adds to their priority is no surplus."""
         self._updated = frozenset(jobs)
 
-    def set_changes(self, changes: Collection[tuple[JobKey, Change]]) -> None:
+    def set_directive_changes(self, changes: Collection[tuple[JobKey, Change]]) -> None:
         """Note the changes of directives that the ledger has and no cycle has written yet, the earliest first."""
         self._changes = changes
 
@@ -186,12 +196,12 @@ class Intake:
         jobs, records = reading.jobs, self._records
         listed = [records.get(job_id) for job_id in jobs.job_id.tolist()]
         settled = np.array([each is not None and each.settled for each in listed], bool)
-        for row, facts in self._differing(jobs, settled):
+        for row, facts in self._changed_rows(jobs, settled):
             found, priority = listed[row], float(jobs.priority[row])
             before = found.facts if found is not None else None
-            record = listed[row] = self._identified(found, facts, fold) or self._begun(found, facts, fold)
+            record = listed[row] = self._updated_record(found, facts, fold) or self._new_record(found, facts, fold)
             if record is found and before is not None:
-                self._note_request(record, before, priority)
+                self._note_changed_request(record, before, priority)
             admission = next_admission(record.admission, record.facts, priority)
             if admission != record.admission:
                 record.admission = admission
@@ -201,8 +211,8 @@ class Intake:
         fold.unread += [record for record in matched if record.directives is None]
         return matched
 
-    def _identified(self, record: JobRecord | None, row: JobFacts, fold: Fold) -> JobRecord | None:
-        """The record with the row's facts; None where the row is of another job."""
+    def _updated_record(self, record: JobRecord | None, row: JobFacts, fold: Fold) -> JobRecord | None:
+        """The record, updated to the row's facts; None if there is none or the row is of another job."""
         if record is None:
             return None
         digest = digest_of(fold.reading.scripts[row.job_id]) if row.job_id in fold.reading.scripts else None
@@ -218,12 +228,12 @@ class Intake:
             fold.touch(record)
         return record
 
-    def _note_request(self, record: JobRecord, before: JobFacts, priority: float) -> None:
-        """Note what its user now asks for by a change of a waiting job's request, and what that adds to its priority
-        beside its SiteFactor."""
+    def _note_changed_request(self, record: JobRecord, before: JobFacts, priority: float) -> None:
+        """Note that the user of a waiting job changed its request, and what that adds to its priority beside the
+        SiteFactor."""
         facts = record.facts
         waits = before.state == facts.state == "PENDING"
-        if not waits or record.key in self._updated or _request(before) == _request(facts):
+        if not waits or record.key in self._updated or _prioritised_request(before) == _prioritised_request(facts):
             return
         if before.resources != facts.resources:
             record.requested = facts.resources
@@ -232,8 +242,8 @@ class Intake:
         own_before = self._own_priority.get(facts.job_id, np.nan)
         record.surplus += surplus_of_change(record.site_factor, own_before, own, elsewhere=elsewhere)
 
-    def _begun(self, before: JobRecord | None, facts: JobFacts, fold: Fold) -> JobRecord:
-        """The record of a job that was not seen before; `before`: of the job that had its id."""
+    def _new_record(self, before: JobRecord | None, facts: JobFacts, fold: Fold) -> JobRecord:
+        """A record for a job that was not seen before. before: of the job that had its id, which is closed."""
         if before is not None:
             self._close(before, fold)
             run = RunId(facts.job_id, facts.restarts)
@@ -241,12 +251,12 @@ class Intake:
                 self.stored_until[run] = float(np.nextafter(self.stored_until[run], np.inf))
         key = JobKey(fold.reading.site.cluster, facts.job_id, int(facts.submit))
         record = self._records[facts.job_id] = JobRecord(
-            key, facts, placed=self._placed_of_new(facts, fold), requested=facts.resources
+            key, facts, placed=self._first_site_factor(facts, fold), requested=facts.resources
         )
         fold.touch(record)
         return record
 
-    def _differing(self, jobs: JobRows, settled: Bools) -> Iterable[tuple[int, JobFacts]]:
+    def _changed_rows(self, jobs: JobRows, settled: Bools) -> Iterable[tuple[int, JobFacts]]:
         """The rows that differ from the last reading or are not settled (n,), and their facts."""
         same = settled.copy()
         if self._before is None or not len(self._before[1]):
@@ -261,25 +271,25 @@ class Intake:
         rows = np.flatnonzero(~same)
         return zip(rows.tolist(), map(JobFacts._make, zip(*_fact_columns(jobs, rows), strict=True)), strict=True)
 
-    def _listed_last(self, job_id: int, now: float) -> float:
-        """When a reading last listed the job, in seconds since the epoch; now, where none of this daemon did."""
+    def _last_listed_at(self, job_id: int, now: float) -> float:
+        """When a reading last listed the job, in seconds since the epoch; `now` if none of this daemon's did."""
         if job_id not in self._last_listed:
             seen = self._before is not None and bool(np.any(self._before[1].job_id == job_id))
             self._last_listed[job_id] = self._before[0] if self._before and seen else now
         return self._last_listed[job_id]
 
-    def _placed_of_new(self, facts: JobFacts, fold: Fold) -> SiteFactor:
-        """An element that leaves its array keeps the array's SiteFactor; a job that came since the last reading has 0.
+    def _first_site_factor(self, facts: JobFacts, fold: Fold) -> SiteFactor:
+        """The SiteFactor of a new record: that of the array for an element that leaves it, else 0.
 
-        Of what was there before this daemon's first reading, no slurmctld has confirmed that nothing was set.
+        For a job that was there before this daemon's first reading, no slurmctld has confirmed that it is 0.
         """
-        array = self._whole_of(facts) if facts.array_id else None
+        array = self._whole_job(facts) if facts.array_id else None
         if array is not None:
             return array.placed
         return SiteFactor(0.0, booted=np.nan if np.isnan(self._booted) else fold.reading.site.booted)
 
-    def _whole_of(self, facts: JobFacts) -> JobRecord | None:
-        """The record of the array or the heterogeneous job that this is a part of, where it goes by another id."""
+    def _whole_job(self, facts: JobFacts) -> JobRecord | None:
+        """The record of the array or heterogeneous job of which the job is a part, if that has another id."""
         job_id = facts.array_id or facts.het_id
         whole = self._records.get(job_id) if job_id != facts.job_id else None
         if whole is None or whole.in_doubt or whole.facts.uid != facts.uid:
@@ -295,7 +305,7 @@ class Intake:
         present = set(reading.jobs.job_id.tolist())
         for job_id in [job_id for job_id in self._records if job_id not in present]:
             record = self._records[job_id]
-            last = self._listed_last(job_id, reading.now)
+            last = self._last_listed_at(job_id, reading.now)
             if record.facts.live and job_id in endings and endings[job_id].end >= record.facts.submit:
                 record.facts = _ended(record.facts, endings[job_id])
             if not record.facts.live or reading.now - last > ENDING_TIMEOUT:
@@ -303,11 +313,11 @@ class Intake:
                 del self._records[job_id]
         self._before = reading.now, reading.jobs
         lately = reading.now - PARTIAL_SECONDS
-        return sum(self._listed_last(job_id, reading.now) > lately for job_id in self._records.keys() - present)
+        return sum(self._last_listed_at(job_id, reading.now) > lately for job_id in self._records.keys() - present)
 
     def _close(self, record: JobRecord, fold: Fold) -> None:
         """Note that Slurm does not list the job any more; how it ended is unknown if no ending came."""
-        last = self._listed_last(record.facts.job_id, fold.reading.now)
+        last = self._last_listed_at(record.facts.job_id, fold.reading.now)
         del self._last_listed[record.facts.job_id]
         if record.facts.live:
             record.facts = record.facts._replace(state="UNKNOWN", end=last)
@@ -323,7 +333,7 @@ class Intake:
                 fold.touch(record)
 
     def _parse_directives(self, record: JobRecord, reading: Reading, fold: Fold) -> None:
-        facts, whole = record.facts, self._whole_of(record.facts)
+        facts, whole = record.facts, self._whole_job(record.facts)
         if whole is not None and whole.directives is not None:
             record.directives, record.digest = whole.directives, whole.digest
             record.submitted_directives, record.changes = whole.submitted_directives, whole.changes
@@ -361,8 +371,8 @@ def _close_run(record: JobRecord, new: JobFacts, now: float) -> None:
     record.attained_before += max(0.0, over - began - old.suspended) * old.of_gpus.whole
 
 
-def _request(facts: JobFacts) -> tuple[object, ...]:
-    """What of a job's request, which its user may change, its priority follows from."""
+def _prioritised_request(facts: JobFacts) -> tuple[object, ...]:
+    """The part of a job's request on which its priority depends, and which its user may change."""
     return (
         facts.account, facts.qos, facts.partition, facts.nodes, facts.cpus, facts.memory, facts.gpus, facts.time_limit,
     )  # fmt: skip

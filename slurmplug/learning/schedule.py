@@ -3,9 +3,9 @@
 MAX_RUNS = 20_000
 """The latest finished runs that run times are learned from."""
 RETRAIN_SHARE = 0.2
-"""Predictors are trained again when this share of the finished runs is new, or a day has passed;"""
+"""Predictors are trained again when this share of the finished runs is new, or a day has passed."""
 MIN_NEW_RUNS = 5
-"""and at least so many runs have finished since."""
+"""The fewest runs that have to finish before predictors are trained again."""
 _DAY = 86_400.0
 
 

@@ -32,7 +32,7 @@ INPUTS_EVERY = 300.0
 """Seconds from one cycle whose inputs are kept to the next: those of cycles with commands, and of one without where
 there was none for so long, as what is estimated of the queue is by the last ones."""
 EACH_WHOLE = 60
-"""Of so many cycles whose inputs are kept, and of those in INPUTS_IN_FULL, those of one at least are stored whole."""
+"""At least one in so many cycles whose inputs are kept, and one in INPUTS_IN_FULL seconds, has them stored whole."""
 CYCLES_IN_FULL = COMMANDS_KEPT = 30 * DAY
 
 
@@ -166,4 +166,4 @@ _FORGET_OLDEST_COMMANDS = """
 DELETE FROM commands WHERE operation IS NULL AND status != 'unknown'
     AND cycle <= (SELECT cycle FROM commands ORDER BY cycle DESC LIMIT 1 OFFSET ?)
 """
-"""Of those whose outcome is not known, a new start has to learn."""
+"""Commands whose outcome is not known stay, as the next start has to find out what became of them."""

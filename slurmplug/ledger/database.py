@@ -21,9 +21,9 @@ from slurmplug.ledger.sqlite import Database, Row, rows
 from slurmplug.ledger.wal_files import WalFiles
 
 BUSY_SECONDS = 10.0
-"""for which another process that writes is waited for,"""
+"""How long another process that writes to the ledger is waited for."""
 BUSY_TRY_MILLISECONDS = 500
-"""and of these so many within SQLite at a time, where no signal is handled"""
+"""How long SQLite waits at a time; it handles no signal meanwhile."""
 STEPS = 100_000
 """of SQLite's virtual machine from one look at the clock to the next: milliseconds"""
 WAL_PAGES = 64

@@ -197,4 +197,4 @@ _OPEN_STOP = """
 SELECT 1 FROM operations JOIN jobs ON jobs.id = operations.job
 WHERE kind = 'stop' AND step != 'ended' AND (jobs.id = ? OR (jobs.cluster = ? AND jobs.job_id = nullif(?, 0)))
 """
-"""Of the job, or of the leader of a heterogeneous job, which is stopped as one."""
+"""An open stop of the job, or of the leader of its heterogeneous job, which is stopped as one."""

@@ -23,7 +23,7 @@ class Encoded:
     at: float
 
     def whole(self) -> "Encoded":
-        """The same, as they are stored without a base."""
+        """These inputs, stored whole rather than as a difference."""
         return Encoded(differences.whole(self.parts), None, self.parts, self.at)
 
 

@@ -90,7 +90,7 @@ class Ledger(LedgerFile):
             self.kept_at = record.snapshot.now
             self._inputs = record.snapshot.cycle, self._encoder.submit(encode, record, self._base)
 
-    def failed(self, policy: str, error: str, now: float) -> None:
+    def record_failed_read(self, policy: str, error: str, now: float) -> None:
         """Write a cycle that could not read the cluster."""
         with self._transaction():
             row = {"id": self.next_cycle(), "started": now, "finished": now, "policy": policy, "error": error}
@@ -217,7 +217,7 @@ class Ledger(LedgerFile):
             self._run(_WITHDRAW, [(now, now, operation) for operation in withdrawn])
             self._run(_FORGET_SIZE, [(self._id(key),) for key in as_submitted])
 
-    def take_back(self, job_id: int) -> bool:
+    def rank_again(self, job_id: int) -> bool:
         """Let slurmplug rank a live job again whose SiteFactor others set; False if there is no such job.
 
         The SiteFactor counts as not known, so that the next cycle writes it.

@@ -86,7 +86,7 @@ def waits_of_live_jobs(ledger: LedgerFile) -> frozenset[JobKey]:
 
 
 def outcomes(ledger: LedgerFile, ranked_by: str, now: float) -> Outcomes:
-    """Those of the latest jobs that were ranked by one model or policy until they started."""
+    """The outcomes of the latest jobs that one model or policy, `ranked_by`, ranked until they started."""
     found = ledger.query(_OUTCOMES, ranked_by, MOST_JOBS)
     took = np.array([(row["end"] or now) - row["at"] for row in found])
     expected = np.array([row["expected"] for row in found])

@@ -55,8 +55,8 @@ class EndedOperation:
 
 
 def ended_operations(ledger: LedgerFile, since: float) -> list[EndedOperation]:
-    """Those that ended after that time, the latest last: stops that ended their job, and runs that were ended for a
-    move, a resize or another job."""
+    """The operations that ended after that time and ended a run: stops, and moves, resizes and preemptions. Latest
+    last."""
     return [
         EndedOperation(
             row["job"],

@@ -73,13 +73,16 @@ class KeptForecast:
 
 
 def _finite(column: Floats) -> list[float | None]:
-    """Its values, None for those that are not finite."""
+    """The values of a column, None for those that are not finite."""
     return [value if finite else None for value, finite in zip(column.tolist(), np.isfinite(column), strict=True)]
 
 
 class Accuracy(NamedTuple):
-    """How times came that were forecast: how many came, the mean absolute error of these in seconds, and how many had
-    an interval, which held in how many."""
+    """The accuracy of forecast times.
+
+    came: how many have come. error: the mean absolute error of these in seconds, None of none. with_interval: how many
+    of these had an interval. held: in how many of these the time lay within the interval.
+    """
 
     came: int
     error: float | None
@@ -115,12 +118,12 @@ def last(ledger: LedgerFile) -> KeptForecast | None:
 
 
 def start_accuracy(ledger: LedgerFile, since: float) -> Accuracy:
-    """Of the forecasts since then, of jobs that have started since and were not requeued."""
+    """The accuracy of forecast starts since then, by the jobs that have started since and were not requeued."""
     return _accuracy(ledger, _STARTS, since)
 
 
 def end_accuracy(ledger: LedgerFile, since: float) -> Accuracy:
-    """Of the forecasts since then, of jobs that have completed by themselves since and were not requeued."""
+    """The accuracy of forecast ends since then, by the jobs that have completed by themselves and were not requeued."""
     return _accuracy(ledger, _ENDS, since)
 
 

@@ -30,12 +30,12 @@ class CycleRankings:
         return self._places.keys()
 
     def column(self, name: str, job: int) -> Any:
-        """Of one job, its value in a column of `rankings_row`."""
+        """The value of one job in a column of `rankings_row`."""
         value = self._columns[name][self._places[job]]
         return value if value == value else None
 
     def forecast(self, name: str, job: int) -> Any:
-        """Of one job, one value of its forecasts."""
+        """One value of the forecasts of one job."""
         values = self._forecast.get(name)
         value = None if values is None else values[self._places[job]]
         return value if value == value else None

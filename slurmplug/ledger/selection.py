@@ -21,7 +21,7 @@ QUEUE_STATE_CODES = LIVE_STATE_CODES | {
     "CF": "CONFIGURING", "CG": "COMPLETING", "RD": "RESV_DEL_HOLD", "RF": "REQUEUE_FED", "RH": "REQUEUE_HOLD",
     "SE": "SPECIAL_EXIT", "SI": "SIGNALING", "SO": "STAGE_OUT", "ST": "STOPPED",
 }  # fmt: skip
-"""Likewise those of squeue(1), JOB STATE CODES, of jobs that live."""
+"""The names of the states of live jobs by their codes in squeue(1), JOB STATE CODES."""
 WAITING = frozenset({"PENDING", "REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", "SPECIAL_EXIT", "RESV_DEL_HOLD"})
 
 

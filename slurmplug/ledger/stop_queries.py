@@ -35,7 +35,7 @@ class DecidedStop:
 
 
 def decided_stops(ledger: LedgerFile, start: float, end: float) -> list[DecidedStop]:
-    """Of each job in that time the stop that ended it, or else the first that the mode or a pause prevented."""
+    """One stop of each job in that time: the one that ended it, else the first that the mode or a pause prevented."""
     found = [(True, row) for row in ledger.query(_STOPPED, start, end)]
     found += [(False, row) for row in ledger.query(_PREVENTED, start, end)]
     return [_decided(ledger, row, done=done) for done, row in found]

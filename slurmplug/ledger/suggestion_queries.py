@@ -34,7 +34,7 @@ class EndedJob:
 
     @property
     def kind(self) -> str:
-        """Its type, else its name."""
+        """The kind of the job: its type, else its name."""
         return self.type or self.facts.name
 
     @property
@@ -44,12 +44,12 @@ class EndedJob:
 
     @property
     def gpu_hours(self) -> float:
-        """Of its last run."""
+        """GPU hours of its last run."""
         return self.gpus * self.seconds / 3_600.0
 
 
 def ended_jobs(ledger: LedgerFile, which: Selection) -> list[EndedJob]:
-    """Those of these jobs, the earliest submission first. Raises UsageError where they are too many, too."""
+    """The ended ones of the selected jobs, the earliest submission first. Raises UsageError if too many."""
     rows = json.dumps(queries.job_rows(ledger, which))
     return [_ended(row) for row in ledger.query(_ENDED, rows)]
 

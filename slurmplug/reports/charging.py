@@ -8,7 +8,10 @@ from slurmplug.rules.claims import MEAN_URGENCY
 
 
 def rate(given: Directives, account: str, charging: Charging, limits: Guardrails) -> float:
-    """Of one GPU hour. `limits` has the highest urgency that counts: what is asked for beyond it is not charged."""
+    """The charge of one GPU hour under these directives.
+
+    limits: has the highest urgency that counts; what is asked for beyond it is not charged.
+    """
     base: float = getattr(charging, given.stop_option)
     return base + charging.urgency * max(0.0, (_granted(given, account, limits) or 0.0) - MEAN_URGENCY)
 

@@ -17,7 +17,7 @@ class Comparison(NamedTuple):
 
 
 def comparisons(job: Job) -> Iterator[Comparison]:
-    """Those of a job that has ended by itself, of another one none; its final value, if it reported that."""
+    """The forecasts of a job that has ended by itself beside what came; the final value only if the job reported it."""
     if job.live or job.facts.state != "COMPLETED" or job.stop:
         return
     yield Comparison("run_time", job.predicted, job.elapsed)

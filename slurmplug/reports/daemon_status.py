@@ -14,7 +14,7 @@ from slurmplug.reports.alive import alive
 from slurmplug.reports.viewer import Viewer, shown_error
 
 JOURNAL = Path("/run/systemd/system")
-"""It is there where systemd runs (sd_booted(3)), and with it the journal."""
+"""Exists where systemd runs (sd_booted(3)), and with it the journal."""
 DAY = 86_400.0
 JUDGED_DAYS = 30
 """The forecasts of so many days are compared with what came true."""

@@ -35,7 +35,7 @@ def predicted_end(job: Job) -> PredictedEnd | None:
 
 
 def chance(job: Job) -> Chance | None:
-    """Of a job that lives, whether it can meet its deadline; None where it has none, or that is not predicted."""
+    """Whether a live job can meet its deadline; None if it has no deadline, or its end is not predicted."""
     deadline = job.directives.deadline if job.directives else None
     if deadline is None or not job.live:
         return None

@@ -19,7 +19,7 @@ class Group:
 
     @property
     def gpu_hours(self) -> float:
-        """Of the jobs' last runs."""
+        """The GPU hours of the jobs' last runs."""
         return sum(job.gpu_hours for job in self.jobs)
 
     @property
@@ -28,7 +28,7 @@ class Group:
         return [j for j in self.jobs if j.facts.state == "COMPLETED" and not j.stopped and not j.facts.restarts]
 
     def of(self, jobs: Sequence[EndedJob]) -> "Group":
-        """The same with these of its jobs alone."""
+        """The group with these of its jobs alone."""
         return Group(self.user, self.kind, self.gpus, jobs)
 
     def suggestion(
@@ -41,7 +41,7 @@ class Group:
 
 
 def groups_of(jobs: Sequence[EndedJob]) -> list[Group]:
-    """Those with whole GPUs: of others no GPU hours would be gained."""
+    """The groups of the jobs with whole GPUs; of other jobs no GPU hours would be gained."""
     found: dict[tuple[str, str, int, tuple[str, ...]], list[EndedJob]] = defaultdict(list)
     for job in jobs:
         if job.gpus:

@@ -142,7 +142,7 @@ class Job:
 
     @property
     def trial_number(self) -> int:
-        """Of the present one, from 0."""
+        """The number of its present trial, from 0."""
         number: int = self.columns["trial"]
         return number
 

@@ -22,7 +22,7 @@ _WHY: Mapping[str, str] = {
 
 
 def not_compared(configured: str, ended: int, needed: int) -> str:
-    """That there is too little to compare the outcomes of a model with that is promoted over a configured policy."""
+    """Says that a promoted model cannot be compared yet: too few jobs have ended under the configured policy."""
     return (
         f"Its outcomes cannot be compared with those before it: {ended} jobs that {configured} ranked while a model "
         f"was in shadow have ended, and {needed} are needed. "

@@ -33,7 +33,7 @@ def sentences(job: Job, modes: Mapping[str, str], vetoes: Collection[str] = (), 
 def before_submission(
     given: Directives, modes: Mapping[str, str], no_sizes: str, vetoes: Collection[str] = ()
 ) -> Iterator[str]:
-    """Those that show before the job runs."""
+    """The reasons that are known before the job runs."""
     if given.managed:
         yield from (f"{warning}." for warning in given.warnings if warning.rule in UNREAD)
         yield from _of_directives(given, modes, vetoes, no_sizes)

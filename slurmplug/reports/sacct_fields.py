@@ -123,11 +123,11 @@ def _state(run: Run) -> str:
 
 ONLY: tuple[Field[Run], ...] = (
     Field("AllocTRES", "text", 30, "the resources that it was given", _text("AllocTRES")),
-    Field("TotalCPU", "span", 10, "the time of processors that it used", _total_cpu),
-    Field("MaxRSS", "memory", 10, "the most memory that one of its tasks used, MiB", _max_rss),
+    Field("TotalCPU", "span", 10, "the CPU time that it used", _total_cpu),
+    Field("MaxRSS", "memory", 10, "the largest memory of one of its tasks, MiB", _max_rss),
     Field("NTasks", "integer", 8, "tasks of a step", _whole("NTasks")),
-    Field("CPUEff", "share", 7, "TotalCPU as a share of its CPUs for as long as it ran", cpu_efficiency),
-    Field("MemEff", "share", 7, "the most memory that it used, as a share of what it was given", memory_efficiency),
+    Field("CPUEff", "share", 7, "TotalCPU as a share of its allocated CPU time", cpu_efficiency),
+    Field("MemEff", "share", 7, "the largest memory that it used, as a share of its allocation", memory_efficiency),
     Field("GPUEff", "share", 7, "the mean utilisation of its GPUs, if Slurm or Jobstats has it", gpu_efficiency),
 )
 """Fields that slurmplug does not keep."""

@@ -51,7 +51,7 @@ def _at_once(jobs: Sequence[EndedJob]) -> int:
 
 
 def _waited(jobs: Sequence[EndedJob]) -> Sequence[EndedJob]:
-    """Those of these that did not start at once."""
+    """The elements that did not start at once."""
     return _in_order(jobs)[_at_once(jobs) :]
 
 

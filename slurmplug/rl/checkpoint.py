@@ -35,7 +35,7 @@ class Checkpoint:
     _due: float = 0.0
 
     def part(self, name: str) -> "Checkpoint":
-        """That of a part of the training, in a file beside this one."""
+        """The checkpoint of a part of the training, in a file beside this one."""
         path = None if self.path is None else self.path.with_name(f"{self.path.name}.{name}")
         return Checkpoint(path, self.about, self.every)
 

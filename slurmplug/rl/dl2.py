@@ -228,8 +228,7 @@ def _taught(
 def taught(
     settings: Settings, allocator: Allocator, number: int, rng: np.random.Generator
 ) -> Iterator[tuple[list[Sample], Floats]]:
-    """Of each slot of the simulation of that number, or of the ledger: choices of the teacher, and the summary of the
-    state."""
+    """The teacher's choices and the summary of the state, for each slot of simulation `number`, or of the ledger."""
     slots = logged(settings.ledger, settings.slot) if settings.ledger else _simulated(settings, number)
     for slot in slots:
         choices = allocator.choices(slot.snapshot, slot.forecasts, begins=True)

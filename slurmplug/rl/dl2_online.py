@@ -171,9 +171,11 @@ def remedy(state: Singles, mask: Bools, number: int, rng: np.random.Generator) -
 
 
 def server_remedy(state: Singles, mask: Bools, number: int, rng: np.random.Generator) -> int:
-    """The same with parameter servers, whose poor states are the paper's (4.3): a job of several workers and no server
-    is given a server; one of several servers and no worker a worker; one of which either are more than `UNEVEN` times
-    the other, one of the scarcer."""
+    """A better choice in the paper's poor states of jobs with parameter servers (4.3), else the choice `number`.
+
+    A job of several workers and no server is given a server; one of several servers and no worker a worker; one that
+    has more than `UNEVEN` times as many of either, one of the scarcer.
+    """
     first = state.shape[1] - len(FEATURES) - len(SERVER_FEATURES)
     columns = first + FEATURES.index("log workers"), first + len(FEATURES) + SERVER_FEATURES.index("log servers")
     workers, servers = (np.rint(np.expm1(3.0 * state[:, column])) for column in columns)
@@ -260,8 +262,11 @@ class Learner:
         return made
 
     def loss(self, made: Sequence[Choice], *, held: bool) -> tuple[Tensor, dict[str, float]]:
-        """Of a batch out of the replay, or without one out of the choices of a slot, and its figures: the value
-        network's error, the deviation of the advantages, and both penalties. held: the value network's alone."""
+        """The loss of a batch from the replay, or without a replay from the choices `made` in a slot, and its figures.
+
+        The figures are the value network's error, the deviation of the advantages, and both penalties.
+        held: the loss is the value network's alone.
+        """
         how = self.how
         pool = self.replay.choices if how.replay else made
         drawn = self.rng.choice(len(pool), min(how.batch, len(pool)), replace=False)

@@ -84,7 +84,7 @@ class Replay:
 
 
 def _split(column: Floats, sizes: Ints) -> list[Any]:
-    """So many values each."""
+    """The column cut into parts of these sizes. Raises ValueError where their sum is another."""
     if sizes.sum() != len(column):
         raise ValueError(f"{len(column)} values are not those of {sizes.sum()} jobs")
     return np.split(column, np.cumsum(sizes)[:-1]) if len(sizes) else []

@@ -123,7 +123,7 @@ class Settings:
             )
 
     def sources(self) -> tuple[TrainingWorkloads, ...]:
-        """Of the workloads, in turn."""
+        """The sources of the workloads of training, used in turn."""
         return tuple(
             TrainingWorkloads(name, self.clusters, self.jobs, self.loads) for name in (self.workload, *self.also)
         )
@@ -184,7 +184,7 @@ def train(settings: Settings, progress: Progress = lambda *_: None, checkpoint: 
 def narrowed(
     choosing: Sequence["Case"], arrays: Mapping[str, Singles], settings: Settings
 ) -> tuple[dict[str, Singles], dict[str, float]]:
-    """Of MLF-H and the arrays with which GPUs beyond a node are worth less to all jobs, the best, and its figures."""
+    """The best of these arrays and those by which GPUs beyond a node are worth less to all jobs, and its figures."""
     by = np.array([0.0, 0.0, 1.0], dtype=np.float32)
     tried = [{**arrays, "direct.bias": arrays["direct.bias"] - less * by} for less in (0.0, *NARROWER)]
     tried = tried if settings.iterations else tried[:1]
@@ -230,7 +230,7 @@ class Case:
 
     @classmethod
     def of(cls, settings: Settings, seed: int) -> "Case":
-        """That of a seed for training, or for choosing."""
+        """The workload of a seed for training, or for choosing."""
         source = settings.sources()[seed % (1 + len(settings.also))]
         workload, cluster = source.for_choosing(seed - CHOOSING[0]) if seed in CHOOSING else source.sample(seed)
         case = cls(workload, SimulationSettings(cluster, settings.interval, seed))
@@ -289,7 +289,7 @@ def spreads(settings: Settings, numbers: int) -> Singles:
 
 
 def rewarded(cases: Sequence[Case], runs: Sequence[Sequence[Run]], settings: Settings) -> list[list[Floats]]:
-    """Of each run of each workload, (decisions,) the rewards."""
+    """The rewards (decisions,) of each run of each workload."""
     totals = np.array([total(case.teacher) for case in cases])
     scale = np.maximum(totals, LEAST_SHARE * totals.mean(axis=0) + 1e-9)
     return [

@@ -54,7 +54,7 @@ class TrainingWorkloads:
         return self._drawn(seed)
 
     def for_choosing(self, number: int) -> tuple[Workload, str]:
-        """The same of the workload of that number, from 0, among those by which a trained model is chosen.
+        """A workload and its cluster, by number from 0, among those by which a trained model is chosen.
 
         Raises:
             UsageError

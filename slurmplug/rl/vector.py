@@ -12,7 +12,7 @@ from slurmplug.rl.environment import SchedulingEnvironment, Task
 
 
 def processes(task: Task, count: int) -> AsyncVectorEnv:
-    """So many environments; `reset(seed=n)` gives them the seeds n, n + 1, ...
+    """`count` environments in processes; `reset(seed=n)` gives them the seeds n, n + 1, ...
 
     The processes are not forked from this one, as torch's threads do not survive that: whoever calls this from a script
     does so below `if __name__ == "__main__"`.

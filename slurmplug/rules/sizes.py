@@ -43,7 +43,10 @@ def changes_any(snapshot: Snapshot, plan: Plan) -> bool:
 
 
 def with_resizes(snapshot: Snapshot, plan: Plan, past: Past, limits: Guardrails, times: TimeLimits) -> Plan:
-    """The plan with resizes of waiting jobs in place of placements; those who need none are left to Slurm."""
+    """The plan with resizes of waiting jobs in place of placements; Slurm starts jobs that need none.
+
+    past: the moves under way and the sizes given before. limits, times: the site's budget of changes, and time limits.
+    """
     places = [action for action in plan.actions if action.kind == "place" and action.job not in past.moving]
     if not past.sizes and all(action.kind != "place" for action in plan.actions):
         return plan

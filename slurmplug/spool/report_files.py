@@ -43,11 +43,11 @@ LOOK_COST, READ_COST, LINE_COST, BYTE_COST = 8, 30, 25, 0.1
 """Microseconds of the processor, about: of a look at a file, of reading it, and of a line and a byte until they are in
 the ledger. By these, and not by a clock, turns are the same on every machine."""
 PLACE_COST = 60
-"""So of each step of the search for the place in a file from which it is read."""
+"""The cost of each step of the search for the place in a file from which it is read."""
 MERGE_COST = 150
-"""So of merging what is new of a run into its points, and of writing these; of some runs it is more."""
+"""The cost of merging what is new of a run into its points, and of writing these; of some runs it is more."""
 LIST_SHARE, LOOK_SHARE = 1 / 6, 1 / 3
-"""Of the time by the clock: for listing names, and for finding out whose the new files are."""
+"""Shares of the wall-clock time: for listing names, and for finding out whose the new files are."""
 LIST_NAMES = 1_000
 """The clock is looked at after so many names."""
 FIRST_SECONDS, MOST_SECONDS, LEAST_SECONDS = 60.0, 60.0, 1.0
@@ -89,24 +89,26 @@ class _FileRejected(Exception):
 
 
 @dataclass(slots=True)
-class _User:
-    """Whose files are read in turns: those that wait for theirs, and those that had it in this cycle."""
+class _UserQueue:
+    """The report files of one user, which are read in turns, and what reading them costs.
+
+    waiting: files that wait for their turn. had_turn: those that had it in this cycle. cost: in this cycle, and what
+    earlier cycles cost above the user's share. last_turn: the cycle.
+    """
 
     waiting: deque[ReadFile] = field(default_factory=deque)
     had_turn: list[ReadFile] = field(default_factory=list)
     cost: float = 0.0
-    """of this cycle, and what the ones before cost too much"""
     last_turn: int = 0
-    """the cycle"""
 
     def begin(self, paid: float) -> None:
-        """Another cycle: the file that had no turn in the last one is first. `paid`: what that was allowed to cost."""
+        """Begin a cycle: files without a turn in the last one come first. paid: what they might cost in that one."""
         self.waiting.extend(self.had_turn)
         self.had_turn.clear()
         self.cost = max(0.0, self.cost - paid)
 
     def next(self) -> ReadFile | None:
-        """The file whose turn it is."""
+        """The next file that is still there; None if all had their turn."""
         while self.waiting:
             if not (file := self.waiting.popleft()).gone:
                 return file
@@ -127,7 +129,7 @@ class ReportReader:
         self._folder = spool / REPORTS
         self._limits, self._clock = limits, clock
         self._files = dict(files)
-        self._users: dict[int, _User] = {}
+        self._users: dict[int, _UserQueue] = {}
         self._accepted = Counter(file.run for file in files.values() if file.accepted)
         for file in files.values():
             self._queue(file)
@@ -210,7 +212,7 @@ class ReportReader:
                 self._forget(file)
 
     def _forget(self, file: ReadFile) -> None:
-        """It is gone, or its run is."""
+        """Forget a file that is gone, or whose run is."""
         if self._files.get(file.name) is file:
             del self._files[file.name]
             file.gone = True
@@ -219,7 +221,7 @@ class ReportReader:
                 del self._accepted[file.run]
 
     def _queue(self, file: ReadFile) -> None:
-        self._users.setdefault(file.owner, _User()).waiting.append(file)
+        self._users.setdefault(file.owner, _UserQueue()).waiting.append(file)
 
     def _take_turns(self, cycle: "_Cycle", folder: int, until: float) -> None:
         seconds, cost = self._seconds_since_last(), 0.0

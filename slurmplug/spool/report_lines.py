@@ -23,7 +23,7 @@ from slurmplug.spool.values import Points, column_value
 MAX_POINTS = 4_096
 """More points of a run are thinned: every second one is dropped, the last is kept."""
 MAX_RUN_BYTES = 512 * 1_024
-"""So are points of which the ledger would take more, by `stored_bytes`."""
+"""Points of which the ledger would take more bytes (`stored_bytes`) are thinned, too."""
 MAX_QUANTITIES = 32
 MAX_ITERATION = 1e12
 MAX_CLOCK_AHEAD = 60.0

@@ -110,9 +110,9 @@ class Both(Ledger):
         super().begin(record)
         self.memory.begin(record)
 
-    def failed(self, policy: str, error: str, now: float) -> None:
-        super().failed(policy, error, now)
-        self.memory.failed(policy, error, now)
+    def record_failed_read(self, policy: str, error: str, now: float) -> None:
+        super().record_failed_read(policy, error, now)
+        self.memory.record_failed_read(policy, error, now)
 
     def finish(
         self,

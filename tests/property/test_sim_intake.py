@@ -73,11 +73,11 @@ class BothIntakes:
         self._live.set_site_factors(site_factors, elsewhere=elsewhere)
         self._simulated.set_site_factors(site_factors, elsewhere=elsewhere)
 
-    def set_updated(self, jobs: Collection[JobKey]) -> None:
-        self._live.set_updated(jobs)
+    def set_changed_requests(self, jobs: Collection[JobKey]) -> None:
+        self._live.set_changed_requests(jobs)
 
-    def set_changes(self, changes: Collection[tuple[JobKey, Change]]) -> None:
-        self._live.set_changes(changes)
+    def set_directive_changes(self, changes: Collection[tuple[JobKey, Change]]) -> None:
+        self._live.set_directive_changes(changes)
 
     def set_admissions(self, admissions: Mapping[JobKey, Admission]) -> None:
         self._live.set_admissions(admissions)

@@ -64,7 +64,7 @@ class JobList(ScrollView, can_focus=True):
         self._select(self._cursor + by)
 
     def action_move_page(self, by: int) -> None:
-        """Likewise, by as many lines as are in view."""
+        """Select a job further down, or up, by as many lines as are in view."""
         self._select(self._cursor + by * max(1, self.size.height - 1))
 
     def action_move_to(self, at: int) -> None:

@@ -88,7 +88,7 @@ class Counters:
         self._name_expected()
 
     def _name_expected(self) -> None:
-        """Those that are known are there from the start: `increase` does not see a counter that begins at 1."""
+        """Create the expected counters at 0: `increase` does not see a counter that begins at 1."""
         for result in RESULTS:
             self._cycles.labels(result)
         for status in STATUSES:
@@ -161,7 +161,10 @@ class Counters:
                 self._saved.labels(rule).inc(saving.gpu_hours.value * savings.HOUR)
 
     def _count_forecasts(self, ledger: LedgerFile, ended: Sequence[int]) -> None:
-        """Of jobs that ended by themselves, as `slurmplug why` and `evaluate` compare them. ended: their rows."""
+        """Compare forecasts with the outcomes of jobs that ended by themselves, as `slurmplug why` and `evaluate` do.
+
+        ended: the rows of the jobs that ended.
+        """
         for job in job_view.jobs_in_rows(ledger, ended):
             for quantity, forecast, actual in comparisons(job):
                 self._compare(quantity, forecast, actual)

@@ -17,7 +17,7 @@ from slurmplug.console import times
 from slurmplug.console.table import counted, printable
 from slurmplug.endpoint.limits import RateLimit
 from slurmplug.endpoint.viewers import Viewers
-from slurmplug.endpoint.web.askers import Asker, Askers, NotAsker
+from slurmplug.endpoint.web.askers import Asker, AskerRefused, Askers
 from slurmplug.endpoint.web.pages import Pages
 from slurmplug.endpoint.web.savings_page import KeptSavings
 from slurmplug.errors import LedgerError, UsageError
@@ -106,6 +106,14 @@ def make_app(config: Config, viewers: Viewers) -> Flask:
     def forecasts() -> Response:
         return page("forecasts.html", Pages.forecasts)
 
+    _restrict(app)
+    _handle_errors(app)
+    return app
+
+
+def _restrict(app: Flask) -> None:
+    """Refuse every method that could change something, and set the security headers of each response."""
+
     @app.before_request
     def only_reading() -> Response | None:
         if request.method in METHODS:
@@ -119,13 +127,10 @@ def make_app(config: Config, viewers: Viewers) -> Flask:
         response.headers.update(HEADERS)
         return response
 
-    _handle_errors(app)
-    return app
-
 
 def _handle_errors(app: Flask) -> None:
-    @app.errorhandler(NotAsker)
-    def not_asker(error: NotAsker) -> Response:
+    @app.errorhandler(AskerRefused)
+    def asker_refused(error: AskerRefused) -> Response:
         return _message(HTTPStatus.FORBIDDEN, str(error))
 
     @app.errorhandler(UsageError)

@@ -17,7 +17,7 @@ LAST_SYSTEM_UID = 999
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@+-]{0,99}\$?", re.ASCII)
 
 
-class NotAsker(Exception):
+class AskerRefused(Exception):
     """The proxy names somebody to whom nothing is shown. Its text says why."""
 
 
@@ -37,7 +37,7 @@ class Askers:
         self._variable = f"HTTP_{header.upper().replace('-', '_')}" if header else ""
 
     def asker(self, environ: Mapping[str, Any]) -> Asker:
-        """Who asks, by a request's WSGI environment. Raises NotAsker."""
+        """Who asks, by a request's WSGI environment. Raises AskerRefused."""
         name = str(environ.get(self._variable, "")) if self._variable else ""
         if not name or not _of_a_proxy(environ):
             return Asker("", self._viewers.viewer(NOBODY))
@@ -46,9 +46,9 @@ class Askers:
         except KeyError:
             uid = None
         if uid is None:
-            raise NotAsker("the proxy names a user who has no account on this host")
+            raise AskerRefused("the proxy names a user who has no account on this host")
         if uid in (0, os.geteuid()):
-            raise NotAsker("nobody is root or the daemon here: sign in as yourself")
+            raise AskerRefused("neither root nor the daemon's account is shown pages: sign in as yourself")
         return Asker(name, self._viewers.viewer(uid))
 
 

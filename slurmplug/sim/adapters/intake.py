@@ -77,10 +77,10 @@ class SimIntake:
     def set_site_factors(self, site_factors: Mapping[JobKey, float], *, elsewhere: bool = False) -> None:
         """Nothing to do: the launcher keeps them."""
 
-    def set_updated(self, jobs: Collection[JobKey]) -> None:
+    def set_changed_requests(self, jobs: Collection[JobKey]) -> None:
         """Nothing to do: what Slurm's priority is without a SiteFactor is computed anew."""
 
-    def set_changes(self, changes: Collection[tuple[JobKey, Change]]) -> None:
+    def set_directive_changes(self, changes: Collection[tuple[JobKey, Change]]) -> None:
         """Nothing to do: nobody changes the directives of simulated jobs."""
 
     def set_admissions(self, admissions: Mapping[JobKey, str]) -> None:

@@ -52,7 +52,7 @@ class MemoryLedger:
         """Never in a simulation."""
         return False
 
-    def failed(self, policy: str, error: str, now: float) -> None:  # noqa: ARG002 not recorded in a simulation
+    def record_failed_read(self, policy: str, error: str, now: float) -> None:  # noqa: ARG002 not recorded in a simulation
         """Record a cycle whose reading failed."""
         self._cycle, self._latest = self._cycle + 1, now
 

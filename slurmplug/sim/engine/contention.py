@@ -43,7 +43,7 @@ class SharedNodes:
         return ("GPUs", "CPUs", "memory")[int(over.argmax())] if over.any() else ""
 
     def changed(self, nodes: Iterable[int], now: float) -> list[int]:
-        """Those of these nodes that slow by more or less than before, now that what they hold has changed."""
+        """Note that what these nodes hold has changed; returns those whose slowdown differs from before."""
         found = []
         for node in nodes:
             (_, cpus, memory), (_, has_cpus, has_memory) = self.used[node].tolist(), self.capacity[node].tolist()

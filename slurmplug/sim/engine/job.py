@@ -114,7 +114,7 @@ class SimJob:
     runtime_noise: float = 0.0
     """standard deviation of the logarithm of what is forecast of its run time"""
     loss_noise: float = 0.0
-    """the same of each loss reduction that is forecast"""
+    """standard deviation of the logarithm of each loss reduction that is forecast"""
     paces: Floats = field(default_factory=lambda: _NOTHING)
     """by what factor it trains faster than `speed` says, in each hour from the workload's start on, over and over; what
     is forecast knows only the present one; empty: always 1"""

@@ -88,9 +88,9 @@ class LastReports:
 
 
 class Seen(NamedTuple):
-    """Of trainings (k,): the last iteration reported, 0 for none; when, NaN for none; and seconds an iteration.
+    """What trainings (k,) reported last: the iteration, 0 for none; when, NaN for none; and seconds an iteration.
 
-    The last is the median of the time between two reports, as `slurmplug.intake.columns` has it of a live job; NaN
+    These are the median time between two reports, as `slurmplug.intake.columns` has it of a live job; NaN
     where fewer than two count.
     """
 
@@ -100,7 +100,7 @@ class Seen(NamedTuple):
 
 
 class Pace(NamedTuple):
-    """Of trainings (k,): from this time and iteration on at this rate, until so many iterations were done."""
+    """The progress of trainings (k,): from a time and an iteration on at a rate, until so many iterations are done."""
 
     time: Floats
     iteration: Floats

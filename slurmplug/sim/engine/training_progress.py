@@ -55,7 +55,7 @@ class TrainingProgress:
         return np.minimum(done, self.goal[trainings])
 
     def iterations_done(self, training: int) -> float:
-        """The same of one training."""
+        """The iterations that one training has done, with the fraction of the present one."""
         rate, since = self.rate[training], self.anchor[training]
         if rate == 0 or self.now <= since:
             return float(self.iteration[training])
@@ -111,7 +111,7 @@ class TrainingProgress:
         return log.last_checkpoint(before, requested, since, job.checkpoint_every)
 
     def _checkpoint_of_pause(self, training: int) -> tuple[float, float]:
-        """The same for a training that is paused now: one without checkpoints of its own saves then."""
+        """As `last_checkpoint`, for a training that is paused now: one without checkpoints of its own saves then."""
         job, done = self.table.jobs[training], floor(self.iterations_done(training) + ALMOST)
         if job.managed and not job.checkpoint_every and done:
             return float(done), self.now

@@ -174,7 +174,7 @@ def _columns(
 
 
 def _server_cpus(job: SimJob) -> int:
-    """Of as many parameter servers as GPUs."""
+    """The CPUs of as many parameter servers as the job has GPUs; 0 for a job without servers."""
     return job.gpus * job.servers.cpus if job.servers else 0
 
 

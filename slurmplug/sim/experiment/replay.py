@@ -43,7 +43,7 @@ class Course:
 
     @classmethod
     def of(cls, jobs: Sequence[FinishedJob]) -> "Course":
-        """Of the jobs of a simulation."""
+        """The course of the jobs of a simulation."""
         columns = (("started", "started"), ("waited", "wait"), ("ended", "ended"), ("gpu_seconds", "gpu_seconds"))
         found = {name: np.array([getattr(job, of) for job in jobs], dtype=np.float64) for name, of in columns}
         submitted = np.array([job.submitted for job in jobs], dtype=np.float64)
@@ -113,7 +113,7 @@ class Past:
 
 
 def samples(past: Past, count: int, where: Where) -> list[Sample]:
-    """So many samples; one, with both runs the same, where no job is managed.
+    """Simulate `count` samples; only one, with both runs the same, if no job is managed.
 
     Raises:
         UsageError: the cluster cannot be read, or is smaller than a job; or Slurm does not make the runs
@@ -196,7 +196,7 @@ def _moved(sample: Sample) -> dict[str, float]:
 
 
 def _difference(figure: str, kind: str, pairs: Sequence[tuple[float, float]]) -> Difference:
-    """Of (alone, policy) by sample."""
+    """The difference of a figure between Slurm alone and the policy. pairs: (alone, policy), one for each sample."""
     alone, policy = np.array(pairs, dtype=np.float64).T
     change = policy if np.isnan(alone).all() else policy - alone
     known = change[~np.isnan(change)]

@@ -32,7 +32,7 @@ class Waiter:
 
 @dataclass(frozen=True)
 class ReplayedWaits:
-    """Of the jobs whose wait is known and that started in the replay; seconds.
+    """How near the replayed waits come to the true ones, over jobs of known wait that started in the replay; seconds.
 
     `apart`: by what share of the true mean wait the replayed one is more, NaN where nobody waited. `start_error`: the
     median absolute error of the starts. `start_rank`, `wait_rank`: Spearman's rank correlation of the starts, which
@@ -96,7 +96,7 @@ def replayed_waits(jobs: Sequence[SimJob], started: Floats, ended: Floats, nodes
 
 
 def _waiters(jobs: Sequence[SimJob], seconds: Floats) -> tuple[Waiter, ...]:
-    """Of each of users, partitions and QOS, where there are several: those with the most of these seconds (jobs,)."""
+    """The users, partitions and QOS, of each if there are several, with the most of these seconds (jobs,)."""
     total, found = float(seconds.sum()), []
     for what in ("user", "partition", "qos") if total > 0 else ():
         names, rows = np.unique([getattr(job, what) for job in jobs], return_inverse=True)

@@ -45,14 +45,14 @@ def results(runs: Sequence[Run[T]], where: Where) -> Iterator[T]:
         yield from _on_slurm(runs)
     elif min(where.processes, len(runs)) > 1:
         made = Parallel(n_jobs=where.processes, return_as="generator")(delayed(run.make)(None) for run in runs)
-        with progress.counted("simulations", "done") as show:
+        with progress.bar("simulations", "done") as show:
             for done, result in enumerate(made, 1):
                 if show:
                     show(done, len(runs))
                 yield result
     else:
         for run in runs:
-            with progress.counted(run.title, "jobs") as show:
+            with progress.bar(run.title, "jobs") as show:
                 result = run.make(show)
             yield result
 

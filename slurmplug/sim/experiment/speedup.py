@@ -46,15 +46,15 @@ def packed_rate(job: SimJob, gpus: int, gpus_a_node: int) -> float:
 
 
 def packed(job: SimJob, gpus_a_node: int, gpus: int) -> Speedup:
-    """Of a job with GPUs on every number of them that it can train on, out of `gpus`, on as few nodes as hold it."""
+    """The speedup of a job on each number of GPUs that it can train on, up to `gpus`, on as few nodes as hold these."""
     least, most = gpu_range(job)
     counts = range(least, min(most, gpus) + 1)
     return Speedup.through(counts, (packed_rate(job, count, gpus_a_node) for count in counts))
 
 
 def fastest(job: SimJob, nodes: SimNodes) -> Speedup:
-    """The same, each number of GPUs on as many nodes of the cluster, and with as many parameter servers if it has any,
-    as make it fastest, at the highest of its paces."""
+    """The speedup of a job at the highest of its paces, with each number of GPUs on the number of nodes of the cluster,
+    and with the number of parameter servers if it has any, that make it fastest."""
     pace = float(np.max(job.paces, initial=0.0)) or 1.0
     least, most = gpu_range(job)
     a_node = max(nodes.gpus)

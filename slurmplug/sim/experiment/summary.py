@@ -110,7 +110,7 @@ class LearningProgress:
         return float(np.max(values[at <= done], initial=float(np.interp(done, at, values))))
 
     def loss_integral(self, until: float) -> float:
-        """Of the normalised loss, from arrival until then; the last reported loss counts until then."""
+        """The integral of the normalised loss from arrival to `until`; the last reported loss counts until then."""
         steps, loss = self._losses()
         when = np.clip(np.concatenate([[self._finished.submitted], self._when(steps), [until]]), None, until)
         return float(np.diff(when) @ np.concatenate([[1.0], loss]))

@@ -73,7 +73,7 @@ def waiting_beside_idle(gpus: Ints, cpus: Ints, spans: Spans, capacity: tuple[fl
 
 
 def _beside_idle(demand: Floats, those: Bools, spans: Spans, capacity: float) -> Floats:
-    """Of the jobs `those` (n,), of one resource that all hold."""
+    """The seconds that the jobs `those` (n,) waited beside as much idle of one resource, which all of them hold."""
     held = Held.by(demand, spans)
     since, until = spans.submitted[those], spans.started[those]
     sizes, of_size = np.unique(demand[those], return_inverse=True)

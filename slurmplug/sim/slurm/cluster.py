@@ -144,7 +144,7 @@ class SlurmSimCluster(SimCluster):
         }
 
     def limits(self) -> Limits:
-        """Those of QOS and associations."""
+        """The limits of QOS and associations."""
         return self._settings.limits
 
     # --- commands to Slurm --------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from slurmplug.sim.slurm.limited import Limited
 
 
 class JobLimits:
-    """Those of a workload's trainings: a training of several parts is as many jobs, which start together."""
+    """The limits on a workload's trainings; each part of a training counts as a job, and all parts start together."""
 
     def __init__(self, columns: LimitColumns, of: Ints, per_gpu: Floats) -> None:
         """of: (trainings,) the row of each in the columns. per_gpu: (trainings, resources) as `Pending.demand`."""

@@ -180,8 +180,8 @@ def comma_separated(
             raise WorkloadError(f"{path}, line {numbered.line}: {error}") from error
 
 
-def space_separated(path: Path, columns: Sequence[str], comment: str = ";") -> Iterator[Row]:
-    """The rows of a table of these columns without a heading; what begins with `comment` is none.
+def space_separated(path: Path, columns: Sequence[str]) -> Iterator[Row]:
+    """The rows of a table of these columns without a heading; a line that begins with `;` is a comment.
 
     Raises:
         WorkloadError
@@ -189,7 +189,7 @@ def space_separated(path: Path, columns: Sequence[str], comment: str = ";") -> I
     with open_lines(path) as lines:
         for number, line in enumerate(lines, 1):
             _bounded(path, number)
-            if not line.strip() or line.lstrip().startswith(comment):
+            if not line.strip() or line.lstrip().startswith(";"):
                 continue
             cells = line.split()
             fault = "" if len(cells) == len(columns) else f"has {len(cells)} fields, not {len(columns)}"

@@ -103,7 +103,7 @@ def test_the_table_shows_change_and_interval_and_says_what_one_seed_cannot(write
     one = compare(write("b.json", entry("a", 0, 100.0, stops=2), entry("b", 0, 50.0, stops=3)), "--figure", "jct_mean")
     assert "-50.0%" in one.output
     assert "stops" not in one.output
-    assert "one seed gives no interval" in one.output
+    assert "one seed gives no confidence interval" in one.output
 
 
 @pytest.mark.parametrize(

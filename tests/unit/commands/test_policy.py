@@ -74,7 +74,7 @@ def test_an_evaluation_is_kept_and_listed_beside_the_model(site: Site, tmp_path:
 
 @pytest.mark.parametrize(
     ("seeds", "why"),
-    [(("1",), "one seed gives no interval"), (("1", "1000"), "seeds from 1000 on are for training")],
+    [(("1",), "one seed gives no confidence interval"), (("1", "1000"), "seeds from 1000 on are for training")],
 )
 def test_seeds_that_prove_nothing_are_refused(site: Site, tmp_path: Path, seeds: tuple[str, ...], why: str) -> None:
     site.ask("policy add", str(file_of(shipped(), tmp_path)))

@@ -158,7 +158,7 @@ def test_an_array_needs_submitit_and_sbatch_and_has_no_processes_here(
     true: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked = ("--sacct", str(true), *ASSUMED, "--on", "slurm")
-    assert "--processes is of this machine" in replay(*asked, "--processes", "2", code=1)
+    assert "--processes runs simulations on this machine" in replay(*asked, "--processes", "2", code=1)
     monkeypatch.setenv("PATH", str(tmp_path))
     assert "sbatch is not found" in replay(*asked, code=1)
     monkeypatch.delattr("slurmplug.sim.experiment.slurm_array")
@@ -255,8 +255,8 @@ def test_a_configuration_that_is_named_has_to_be_there(true: Path) -> None:
 
 
 def test_a_past_a_cluster_and_a_share_have_to_be_named(true: Path) -> None:
-    assert "name one past" in replay("--cluster", "1x8", code=1)
-    assert "name one past" in replay("--sacct", str(true), "--since", "today", code=1)
+    assert "name one log of past jobs" in replay("--cluster", "1x8", code=1)
+    assert "name one log of past jobs" in replay("--sacct", str(true), "--since", "today", code=1)
     assert "name its slurm.conf with --slurm-conf, or --cluster" in replay("--sacct", str(true), code=1)
     assert "--curves is for --assume-directives" in replay("--sacct", str(true), "--curves", "c", code=1)
 

@@ -84,7 +84,7 @@ def test_of_several_seeds_those_whose_models_are_there_are_not_trained_again(tmp
     ("name", "seeds", "message"),
     [
         ("m", ("1001", "1002"), "of several seeds it needs {seed} in its name"),
-        ("{seed}", ("1001", "1001"), "--seed: each only once"),
+        ("{seed}", ("1001", "1001"), "--seed: give each seed only once"),
     ],
 )
 def test_models_of_several_seeds_need_names_of_their_own(

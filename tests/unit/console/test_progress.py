@@ -12,8 +12,8 @@ done = subprocess.run([sys.executable, "-c", sys.argv[1]], stderr=terminal, stdo
 os.set_blocking(watched, False)
 sys.stdout.buffer.write(os.read(watched, 65536) + b"|" + done.stdout)
 """
-BAR = "from slurmplug.console import progress\nwith progress.counted('fifo', 'jobs') as say: say and say(3, 9)"
-SPINNER = "from slurmplug.console import progress\nwith progress.elapsing('bounds'): pass"
+BAR = "from slurmplug.console import progress\nwith progress.bar('fifo', 'jobs') as say: say and say(3, 9)"
+SPINNER = "from slurmplug.console import progress\nwith progress.spinner('bounds'): pass"
 
 
 @pytest.mark.parametrize(("code", "said"), [(BAR, b"3/9 jobs"), (SPINNER, b"bounds")])

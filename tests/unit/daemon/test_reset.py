@@ -193,7 +193,7 @@ class TestTheCommand:
                 intake: Any = site.scheduler.intake
                 key = intake._records[1].key
                 ledger.finish(0, (), {key: 7.0}, site.cluster.time, {})
-                ledger.failed("mlfs", "", site.cluster.time + 1.0)
+                ledger.record_failed_read("mlfs", "", site.cluster.time + 1.0)
             finally:
                 ledger.close()
 
@@ -212,7 +212,7 @@ class TestTheCommand:
         with site.path.with_suffix(".lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             assert not reset_with_ledger(config, site.ledger, site.cluster, None, "reset")
-        assert "the daemon began no cycle" in capsys.readouterr().out
+        assert "the daemon has not begun a cycle" in capsys.readouterr().out
 
     def test_without_slurm_the_command_says_so(self, site: Site, tmp_path: Path) -> None:
         file = tmp_path / "slurmplug.toml"

@@ -88,7 +88,7 @@ def test_what_a_change_of_the_request_adds_is_a_surplus_unless_slurmplug_made_it
     looks.look(job_row(1, gpus=2, priority=1000.0))
     looks.intake.set_site_factors({key(1): 500.0})
     looks.look(job_row(1, gpus=2, priority=1500.0))
-    looks.intake.set_updated([key(1)] if ours else [])
+    looks.intake.set_changed_requests([key(1)] if ours else [])
     snapshot, _ = looks.look(job_row(1, gpus=4, priority=1782.0))
     assert snapshot.jobs.surplus.tolist() == [surplus]
 

@@ -262,7 +262,7 @@ def test_what_came_of_the_commands_is_written_to_them_their_operation_and_their_
 
 
 def test_a_cycle_that_could_not_read_is_noted(ledger: Ledger) -> None:
-    ledger.failed("mlfs", "squeue did not answer", NOW)
+    ledger.record_failed_read("mlfs", "squeue did not answer", NOW)
     assert ledger.query("SELECT id, error FROM cycles") == [{"id": 1, "error": "squeue did not answer"}]
     assert ledger.next_cycle() == 2
 
@@ -664,7 +664,7 @@ def test_a_locked_ledger_is_waited_for_and_then_an_error(
         writes: tuple[Callable[[], None], ...] = (
             lambda: ledger.begin(cycle(2, [3])),
             lambda: ledger.finish(1, [], {}, NOW, {}),
-            lambda: ledger.failed("mlfs", "", NOW),
+            lambda: ledger.record_failed_read("mlfs", "", NOW),
             lambda: ledger.set_control("paused", "x"),
         )
         for write in writes:
@@ -682,7 +682,7 @@ def test_a_write_waits_for_another_ones_end_although_it_reads_first(ledger: Ledg
     with closing(Ledger(path)) as other:
         with other._transaction():
             other.db.execute("INSERT INTO controls VALUES ('paused', 'x')")
-        ledger.failed("mlfs", "x", NOW)
+        ledger.record_failed_read("mlfs", "x", NOW)
     assert ledger.next_cycle() == 3
 
 

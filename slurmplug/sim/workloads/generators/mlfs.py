@@ -57,7 +57,7 @@ def workload(request: WorkloadRequest) -> Workload:
 
 
 def week_arrivals(rng: np.random.Generator, count: int, span: float) -> list[float]:
-    """So many times in `span` seconds from 0, in order, as people submit: most in the afternoon, few at weekends."""
+    """Arrival times in `span` seconds from 0, in order, as people submit: most in the afternoon, few at weekends."""
     grid = np.arange(0.0, span + 600, 600.0)
     hour, day = grid / 3600 % 24, grid // 86_400 % 7
     rate = (1 + 0.7 * np.cos((hour - 15) * math.pi / 12)) * np.where(day < 5, 1.0, 0.5)
