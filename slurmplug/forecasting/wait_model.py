@@ -32,8 +32,8 @@ class Waits(NamedTuple):
     start: Floats
 
     def known(self, now: float) -> Waits:
-        """Those that had started by then."""
-        rows = self.start <= now
+        """Those that had started before."""
+        rows = self.start < now
         return Waits(*(column[rows] for column in self))
 
 
@@ -84,7 +84,7 @@ class WaitModel:
 
 def earlier_forecasts(waits: Waits, rows: Ints, times: int) -> Floats:
     """(k,) the waits of these rows (k,) in seconds, as a model would have forecast them that was fitted so many times,
-    at even parts of them, on all jobs that had started by then; NaN while these were too few."""
+    at even parts of them, on all jobs that had started before; NaN while these were too few."""
     found = np.full(len(rows), np.nan)
     for part in even_parts(len(rows), times):
         model = WaitModel.fit(waits.known(waits.submit[rows[part[0]]]))

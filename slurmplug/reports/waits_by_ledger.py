@@ -37,8 +37,10 @@ class WaitsByLedger:
         """snapshot: by whose nodes it is told how large a job is. Raises LedgerError."""
         self._capacity = snapshot.nodes.capacity.sum(axis=0)
         self._jobs: dict[str, list[QueuedJob]] = {}
+        self._users: dict[str, int] = {}
         for job in sorted(run_queries.queued_jobs(ledger, _JOBS), key=lambda job: job.queued):
             self._jobs.setdefault(job.partition, []).append(job)
+            self._users.setdefault(job.user, len(self._users))
 
     def learnt_from(self) -> tuple[list[JobKey], Waits]:
         """The latest jobs that have started, and were neither elements of an array nor requeued."""
@@ -58,33 +60,35 @@ class WaitsByLedger:
 
     def features(self, user: str, partition: str, variants: Sequence[NewJob], now: float) -> Floats:
         """(variants, features) of a job of this user that is submitted there now."""
-        jobs = [job for job in self._jobs.get(partition, []) if job.queued <= now]
+        queue = self._history([job for job in self._jobs.get(partition, []) if job.queued <= now])
+        shares = self._dominant_share(np.stack([each.demand for each in variants]))
+        named = self._users.get(user, len(self._users))
         found = []
-        for each in variants:
-            history = self._history(jobs, (user, each, now))
-            found.append(history.features(history.state(len(jobs))))
+        for each, share in zip(variants, shares.tolist(), strict=True):
+            with_it = QueueHistory(
+                submit=np.append(queue.submit, now),
+                start=np.append(queue.start, np.inf),
+                end=np.append(queue.end, np.inf),
+                units=np.append(queue.units, share),
+                limit=np.append(queue.limit, each.limit),
+                expected=np.append(queue.expected, each.expected),
+                user=np.append(queue.user, named),
+            )
+            found.append(with_it.features(with_it.state(len(queue.submit))))
         return np.array(found, dtype=np.float64)
 
-    def _history(self, jobs: Sequence[QueuedJob], new: tuple[str, NewJob, float] | None = None) -> QueueHistory:
-        """Of these jobs, and one more of that user that is submitted last, at that time."""
+    def _history(self, jobs: Sequence[QueuedJob]) -> QueueHistory:
         limit = [NO_LIMIT if job.time_limit is None else job.time_limit for job in jobs]
         expected = [one / 2 if job.predicted is None else job.predicted for job, one in zip(jobs, limit, strict=True)]
         demand = np.array([job.demand for job in jobs], dtype=np.float64).reshape(-1, len(self._capacity))
-        users, queued = [job.user for job in jobs], [job.queued for job in jobs]
-        start, end = [_or_never(job.started) for job in jobs], [_or_never(job.ended) for job in jobs]
-        if new is not None:
-            user, job, now = new
-            users, queued, start, end = [*users, user], [*queued, now], [*start, np.inf], [*end, np.inf]
-            limit, expected = [*limit, job.limit], [*expected, job.expected]
-            demand = np.vstack([demand, job.demand])
         return QueueHistory(
-            submit=np.array(queued, dtype=np.float64),
-            start=np.array(start, dtype=np.float64),
-            end=np.array(end, dtype=np.float64),
+            submit=np.array([job.queued for job in jobs], dtype=np.float64),
+            start=np.array([np.inf if job.started is None else job.started for job in jobs], dtype=np.float64),
+            end=np.array([np.inf if job.ended is None else job.ended for job in jobs], dtype=np.float64),
             units=self._dominant_share(demand),
             limit=np.array(limit, dtype=np.float64),
             expected=np.array(expected, dtype=np.float64),
-            user=np.unique(np.array(users, dtype=np.str_), return_inverse=True)[1],
+            user=np.array([self._users[job.user] for job in jobs], dtype=np.int64),
         )
 
     def _dominant_share(self, demand: Floats) -> Floats:
@@ -95,7 +99,3 @@ class WaitsByLedger:
 
 def _tells(job: QueuedJob) -> bool:
     return job.single and job.started is not None
-
-
-def _or_never(at: float | None) -> float:
-    return np.inf if at is None else at

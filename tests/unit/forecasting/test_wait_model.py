@@ -53,6 +53,14 @@ def test_earlier_models_knew_the_jobs_that_had_started_and_no_later_ones() -> No
     assert np.abs(found[30:] - of.features[rows[30:], 0]).mean() < 150.0
 
 
+def test_a_model_does_not_know_a_job_that_starts_when_it_is_submitted() -> None:
+    """Nor others of that second: of the job itself it would know what it forecasts."""
+    of = waits(300)
+    at_once = of._replace(start=np.where(np.arange(300) == 250, of.submit, of.start))
+    assert 250 not in at_once.known(of.submit[250]).submit / 100.0
+    assert 250 in at_once.known(of.submit[250] + 1.0).submit / 100.0
+
+
 def history(start: Floats, end: Floats) -> QueueHistory:
     every = np.ones(len(start))
     return QueueHistory(

@@ -4,19 +4,22 @@ them."""
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import numpy as np
 import pytest
 
 from slurmplug.daemon import predictor_training
 from slurmplug.forecasting import wait_model
+from slurmplug.forecasting.seen_speeds import SeenSpeeds
 from slurmplug.forecasting.start_outcomes import FEWEST, STARTS, StartOutcomes, as_they_came
 from slurmplug.forecasting.wait_model import WAITS
-from slurmplug.learning import wait_training
+from slurmplug.learning import training
 from slurmplug.learning.start_trial import start_outcomes
 from slurmplug.ledger import budgets, cycle_queries
-from slurmplug.reports import estimate, estimate_lines
+from slurmplug.processes.child import Channel
+from slurmplug.reports import estimate, estimate_lines, kept_queue
 from slurmplug.reports.job_request import JobRequest
 from slurmplug.reports.waits_by_ledger import NewJob, WaitsByLedger
 from tests.ledgers import Site
@@ -129,8 +132,6 @@ def test_a_training_leaves_them_in_the_ledger(site: Site) -> None:
 
     later(site, 100.0)
     trained = predictor_training.PredictorTraining(site.ledger, site.path)
-    from slurmplug.forecasting.seen_speeds import SeenSpeeds
-
     trained.begin("stack", site.cluster.time, SeenSpeeds())
     assert ended(trained)
     saved = cycle_queries.model(site.ledger, STARTS)
@@ -196,16 +197,17 @@ def waiting_site(site: Site, jobs: int) -> None:
 def test_a_site_with_enough_starts_gets_the_learnt_estimate_where_it_is_better(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As the training does it. The simulation knows that jobs fit at once; whose they are it does not."""
+    """By what the training leaves. The simulation knows that jobs fit at once; whose they are it does not."""
     monkeypatch.setattr(wait_model, "FEWEST", 20)
+    monkeypatch.setattr("os.nice", lambda _: 0)
     waiting_site(site, 110)
-    model, starts = wait_training.learnt(site.ledger)
-    assert model is not None
-    outcomes = start_outcomes(site.ledger, starts)
+    now, sent = site.cluster.time, list[training.State]()
+    channel = cast(Channel, SimpleNamespace(send=sent.extend))
+    predictor_training.train(channel, site.path, "stack", SeenSpeeds())
+    assert {WAITS, STARTS} <= {state.name for state in sent}
+    training.save(site.ledger, sent, now)
+    outcomes = kept_queue.outcomes(site.ledger)
     assert outcomes.best == "learnt"
-    now = site.cluster.time
-    for saved, name in ((outcomes, STARTS), (model, WAITS)):
-        site.ledger.save_model(name, saved.version, saved.state(), now)
     found = {user: estimate.estimate(site.ledger, replace(REQUEST, user=user), now) for user in ("ada", "bob")}
     assert {each["method"] for each in found.values()} == {"learnt"}
     ada, bob = (found[user]["start"]["median"] - now for user in ("ada", "bob"))
