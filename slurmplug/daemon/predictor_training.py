@@ -12,7 +12,8 @@ from pathlib import Path
 from predictors.runtime import RuntimeModel
 from slurmplug.forecasting.seen_speeds import SeenSpeeds
 from slurmplug.forecasting.start_outcomes import STARTS
-from slurmplug.learning import start_trial, training
+from slurmplug.forecasting.wait_model import WAITS
+from slurmplug.learning import start_trial, training, wait_training
 from slurmplug.ledger.ledger import Ledger
 from slurmplug.processes.child import Channel
 from slurmplug.processes.one_shot import OneShotProcess
@@ -72,6 +73,9 @@ def train(channel: Channel, path: Path, model: RuntimeModel, seen: SeenSpeeds) -
     """The process: trains, and sends what it learnt."""
     os.nice(NICENESS)
     with closing(Ledger(path, readonly=True)) as ledger:
-        known, starts = training.history(ledger, seen), start_trial.start_outcomes(ledger)
-    learnt = training.states(training.fitted(known, model))
-    channel.send((*learnt, training.State(STARTS, starts.version, starts.state())))
+        known, (waits, learnt_starts) = training.history(ledger, seen), wait_training.learnt(ledger)
+        starts = start_trial.start_outcomes(ledger, learnt_starts)
+    learnt = [*training.states(training.fitted(known, model)), training.State(STARTS, starts.version, starts.state())]
+    if waits is not None:
+        learnt.append(training.State(WAITS, waits.version, waits.state()))
+    channel.send(tuple(learnt))

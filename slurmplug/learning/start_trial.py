@@ -1,6 +1,8 @@
 """How starts would have been forecast: the queues of kept cycles simulated forward, beside when their new jobs
 started."""
 
+from collections.abc import Mapping
+
 import numpy as np
 
 from policies.snapshot import JobKey, Jobs, Snapshot
@@ -24,15 +26,16 @@ NEW = 2 * INPUTS_EVERY
 """Seconds since its submission in which a job is new."""
 
 
-def start_outcomes(ledger: Ledger) -> StartOutcomes:
+def start_outcomes(ledger: Ledger, learnt: Mapping[JobKey, float] | None = None) -> StartOutcomes:
     """The new jobs of the kept cycles that have started since.
 
     With the forecasts of run times as they were recorded then, so that nothing is known before its time; a job of which
     none was recorded may take anything up to its time limit. Jobs that still wait are left out, so that what is longest
     is missing, and so are arrays, whose elements get other ids. Each job counts once, and cycles are taken at random
-    until there are enough outcomes. Raises LedgerError.
+    until there are enough outcomes. learnt: when jobs would have started by a model of waits, in seconds since the
+    epoch. Raises LedgerError.
     """
-    outcomes: list[tuple[float, float, float]] = []
+    outcomes: list[tuple[float, float, float, float]] = []
     limits, seen, jobs = kept_limits.last(ledger), set[JobKey](), 0
     for cycle in _shuffled(kept(ledger)):
         if len(outcomes) >= ENOUGH or jobs >= MOST_JOBS:
@@ -55,9 +58,11 @@ def start_outcomes(ledger: Ledger) -> StartOutcomes:
         medians = np.quantile(waits, 0.5, axis=1, method="inverted_cdf")
         for row, median in zip(rows.tolist(), medians.tolist(), strict=True):
             if np.isfinite(median):
-                came = max(started[snapshot.jobs.keys[row]] - snapshot.now, 0.0)
-                outcomes.append((median, float(snapshot.jobs.time_limit[row]), came))
-    return StartOutcomes(*np.array(outcomes, dtype=np.float64).reshape(-1, 3).T)
+                key = snapshot.jobs.keys[row]
+                came = max(started[key] - snapshot.now, 0.0)
+                by_model = np.maximum((learnt or {}).get(key, np.nan) - snapshot.now, 0.0)
+                outcomes.append((median, float(snapshot.jobs.time_limit[row]), came, float(by_model)))
+    return StartOutcomes(*np.array(outcomes, dtype=np.float64).reshape(-1, 4).T)
 
 
 def new_jobs(jobs: Jobs, now: float) -> Ints:

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from policies.snapshot import JobKey
 from slurmplug.cluster.tres import JobGPUs
 from slurmplug.ledger.database import LedgerFile
+from slurmplug.ledger.selection import BEGAN
 from slurmplug.ledger.sqlite import Row
 
 LONGEST_RUN = 1e9
@@ -97,6 +98,34 @@ def first_starts(ledger: LedgerFile, jobs: Iterable[JobKey]) -> dict[JobKey, flo
     return {job: float(rows[0]["start"]) for job, rows in found.items() if rows}
 
 
+class QueuedJob(NamedTuple):
+    """A job that waits, has started or was cancelled: since when it could start, when it did and when it ended, in
+    seconds since the epoch, None for not yet.
+
+    demand: GPUs, CPUs and MiB of memory, of all elements of an array that wait together. predicted: its run time.
+    single: it is no element of an array, and was never requeued.
+    """
+
+    key: JobKey
+    partition: str
+    user: str
+    queued: float
+    started: float | None
+    ended: float | None
+    time_limit: float | None
+    demand: tuple[float, float, float]
+    predicted: float | None
+    single: bool
+
+
+def queued_jobs(ledger: LedgerFile, latest: int) -> list[QueuedJob]:
+    """So many jobs that the ledger saw last, and all that have not ended."""
+    return [
+        QueuedJob._make((JobKey(cluster, job, first), *others, (gpus, cpus, memory), predicted, bool(single)))
+        for cluster, job, first, gpus, cpus, memory, predicted, single, *others in ledger.tuples(_QUEUED_JOBS, latest)
+    ]
+
+
 def finished_run_counts(ledger: LedgerFile, since: float) -> tuple[int, int]:
     """How many runs ended after that time, and how many there are in all."""
     [row] = ledger.query("SELECT coalesce(sum(end > ?), 0) AS fresh, count(*) AS runs FROM history", since)
@@ -149,6 +178,14 @@ SELECT iteration, time, quantities, max(restarts) AS restarts FROM progress
 WHERE job = ?1 AND trial = (SELECT trial FROM jobs WHERE id = ?1) GROUP BY iteration
 """
 """The values are those of the row with the maximum: SQLite's bare columns."""
+_QUEUED_JOBS = f"""
+SELECT cluster, job_id, first_submit,
+    coalesce(gpus, 0) * max(1, coalesce(elements, 1)), coalesce(cpus, 0) * max(1, coalesce(elements, 1)),
+    coalesce(memory, 0) * max(1, coalesce(elements, 1)), predicted, restarts = 0 AND coalesce(array_id, 0) = 0,
+    coalesce(partition, ''), coalesce(user, ''), coalesce(max(submit, eligible), submit), {BEGAN},
+    CASE WHEN ended = 1 THEN coalesce(end, last_seen) END, time_limit
+FROM jobs WHERE submit IS NOT NULL AND (ended = 0 OR id > (SELECT max(id) FROM jobs) - ?)
+"""
 _FIRST_START = """
 SELECT start FROM jobs
 WHERE cluster = ? AND job_id = ? AND first_submit = ? AND start IS NOT NULL AND node_list != '' AND restarts = 0

@@ -104,7 +104,7 @@ def _where(which: Selection, listed: Collection[int]) -> _Where:
     if which.live:
         where.add("jobs.ended = 0 AND jobs.id IN (SELECT value FROM json_each(?))", json.dumps(list(listed)))
     if not which.uneligible and not which.states:
-        where.add(f"coalesce(jobs.eligible, {_BEGAN}) IS NOT NULL OR jobs.restarts > 0")
+        where.add(f"coalesce(jobs.eligible, {BEGAN}) IS NOT NULL OR jobs.restarts > 0")
     if which.start is not None:
         _add_window(where, which, which.start)
     return where
@@ -163,7 +163,7 @@ OR (jobs.array_id, jobs.array_task) IN (
 """
 """The ids are passed as JSON lists, since SQLite limits the number of terms in an expression."""
 _WAITING = "(" + ", ".join(f"'{state}'" for state in sorted(WAITING)) + ")"
-_BEGAN = f"""
+BEGAN = f"""
 CASE WHEN jobs.state NOT IN {_WAITING} AND NOT (jobs.ended = 1 AND jobs.node_list = '' AND jobs.start IS jobs.end)
     THEN jobs.start END
 """
@@ -175,12 +175,12 @@ _WAS_THERE = (
 """`submit` of a requeued job is when the run before its last one ended; nothing else is kept of earlier runs."""
 _WAS = {
     "PENDING": (
-        f"jobs.eligible < ? AND coalesce({_BEGAN}, CASE WHEN jobs.ended THEN jobs.end END, 9e18) > ? "
+        f"jobs.eligible < ? AND coalesce({BEGAN}, CASE WHEN jobs.ended THEN jobs.end END, 9e18) > ? "
         "OR jobs.restarts > 0 AND jobs.first_submit >= ? AND jobs.first_submit < ?",
         ("end", "start", "start", "end"),
     ),
     "RUNNING": (
-        f"{_BEGAN} < ? AND CASE WHEN jobs.ended THEN coalesce(jobs.end, jobs.last_seen) > ? "
+        f"{BEGAN} < ? AND CASE WHEN jobs.ended THEN coalesce(jobs.end, jobs.last_seen) > ? "
         "ELSE jobs.state != 'SUSPENDED' END OR jobs.restarts > 0 AND jobs.submit > ? AND jobs.submit <= ?",
         ("end", "start", "start", "end"),
     ),
@@ -190,6 +190,6 @@ _WAS = {
     ),
 }
 _ENDED = ("jobs.state = ? AND jobs.ended = 1 AND jobs.end BETWEEN ? AND ?", ("state", "start", "end"))
-_IS = (f"jobs.state = ? AND {_BEGAN} < ?", ("state", "end"))
+_IS = (f"jobs.state = ? AND {BEGAN} < ?", ("state", "end"))
 """Conditions by state, each with what its parameters are: the state, or an end of the window. As in slurmdbd the start
 of a state has to come before the window's end, and its end after the window's start, but for jobs that ended."""

@@ -17,12 +17,13 @@ from slurmplug.cluster.limits import Limits
 from slurmplug.errors import UsageError
 from slurmplug.forecasting.live_queue import NO_LIMIT, SAMPLES, LiveQueue, OneMore
 from slurmplug.forecasting.run_time_samples import samples_of
-from slurmplug.forecasting.start_outcomes import as_they_came, ends_of, median_and_interval
+from slurmplug.forecasting.start_outcomes import ends_of, median_and_interval
 from slurmplug.intake.job_record import judged_by
 from slurmplug.ledger.database import LedgerFile
 from slurmplug.ledger.selection import Selection
 from slurmplug.reports import job_view, kept_queue
 from slurmplug.reports.job_request import JobRequest
+from slurmplug.reports.waits_by_ledger import NewJob, WaitsByLedger
 from slurmplug.rules.time_limits import FROM_THE_LIMIT
 
 LONG_ENOUGH = 0.95
@@ -95,10 +96,17 @@ def estimate(ledger: LedgerFile, request: JobRequest, now: float) -> dict[str, A
     whose = limits.of_new_job(request.user, request.account, request.qos, request.partition)
     waits = queue.starts_of(jobs, place, alone.fits[0], whose=whose, gpu_type=request.gpu_type)
     medians = median_and_interval(waits)[:, 0]
-    outcomes, limit = kept_queue.outcomes(ledger), np.nan if request.time_limit is None else request.time_limit
-    ratios = outcomes.ratios(float(medians[0]), limit) if np.isfinite(medians[0]) else np.zeros(0)
-    if len(ratios):
-        waits = as_they_came(medians, ratios)
+    model = kept_queue.wait_model(ledger)
+    if model is None:
+        learnt = np.full(len(jobs), np.nan)
+    else:
+        asked = [variant.asked(job) for variant, job in zip(variants, jobs, strict=True)]
+        features = WaitsByLedger(ledger, snapshot).features(request.user, request.partition, asked, now)
+        learnt = model.waits(features) + max(now - snapshot.now, 0.0)
+    limit = np.nan if request.time_limit is None else request.time_limit
+    method, corrected = kept_queue.outcomes(ledger).corrected(medians, learnt, limit)
+    if corrected.size:
+        waits = corrected
     starts = np.maximum(snapshot.now + waits, now)
     deadline = request.directives(now).deadline
     outlooks = [
@@ -107,7 +115,8 @@ def estimate(ledger: LedgerFile, request: JobRequest, now: float) -> dict[str, A
     ]
     return {
         "as_of": snapshot.now,
-        "outcomes": len(ratios),
+        "outcomes": corrected.shape[1],
+        "method": method,
         "source": str(own.total.source[0]),
         **_as_json(outlooks[0]),
         "deadline": deadline,
@@ -139,6 +148,11 @@ class _Variant:
         seconds = samples_of(self.total, np.array([limit]), SAMPLES, np.random.default_rng(0))[0]
         demand = np.array([self.gpus, request.cpus * share, request.memory * share])
         return OneMore(demand, limit, np.minimum(seconds, limit))
+
+    def asked(self, job: OneMore) -> NewJob:
+        """It for the model of waits, of which `job` is that for the simulation."""
+        expected = self.total.median[0] if self.total.known[0] else job.limit / 2
+        return NewJob(job.demand, job.limit, float(expected))
 
 
 def _shorter(request: JobRequest, total: Forecast) -> Iterator[_Variant]:

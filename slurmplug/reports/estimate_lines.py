@@ -9,6 +9,11 @@ from slurmplug.reports import explain
 from slurmplug.reports.job_request import JobRequest
 
 _LATER = "later than all that was simulated"
+_METHOD = {
+    "simulated": "",
+    "learnt": ", and by waits of jobs in such queues",
+    "average": ", simulated, and by waits of jobs in such queues",
+}
 
 
 def lines(found: Mapping[str, Any], request: JobRequest, slurm_start: float, now: float) -> Iterator[str]:
@@ -20,7 +25,8 @@ def lines(found: Mapping[str, Any], request: JobRequest, slurm_start: float, now
     )
     ago = times.format_duration(now - found["as_of"])
     of = f"such forecasts, by {found['outcomes']} that came true" if found["outcomes"] else "the simulations"
-    yield f"By the queue of {times.format_time(found['as_of'])}, {ago} ago; in brackets 80 % of {of}:"
+    by = f"By the queue of {times.format_time(found['as_of'])}, {ago} ago{_METHOD[found['method']]}"
+    yield f"{by}; in brackets 80 % of {of}:"
     yield f"  Start     {_time(found['start'])}"
     yield f"  End       {_time(found['end'])}"
     run_time = found["run_time"]

@@ -7,6 +7,7 @@ from slurmplug.cluster.limits import Limits
 from slurmplug.forecasting.forecaster import Forecaster
 from slurmplug.forecasting.seen_speeds import SeenSpeeds
 from slurmplug.forecasting.start_outcomes import NO_OUTCOMES, STARTS, StartOutcomes
+from slurmplug.forecasting.wait_model import WAITS, WaitModel
 from slurmplug.ledger import codec, cycle_queries, kept_limits
 from slurmplug.ledger.database import LedgerFile
 from slurmplug.ledger.inputs import inputs, kept
@@ -34,6 +35,12 @@ def outcomes(ledger: LedgerFile) -> StartOutcomes:
     """How starts came that were forecast, as the daemon last learnt; none, where that is of another release."""
     saved = cycle_queries.model(ledger, STARTS)
     return NO_OUTCOMES if saved is None or saved[0] != StartOutcomes.version else StartOutcomes.from_state(saved[2])
+
+
+def wait_model(ledger: LedgerFile) -> WaitModel | None:
+    """The daemon's model of waits; None where there is none of this release."""
+    saved = cycle_queries.model(ledger, WAITS)
+    return None if saved is None or saved[0] != WaitModel.version else WaitModel.from_state(saved[2])
 
 
 def forecaster(ledger: LedgerFile) -> Forecaster:

@@ -271,6 +271,7 @@ class TestReports:
         assert status == 200
         assert reply.keys() == {
             "as_of",
+            "method",
             "outcomes",
             "source",
             "run_time",

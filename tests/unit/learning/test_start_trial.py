@@ -2,6 +2,7 @@
 them."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,11 +10,15 @@ import numpy as np
 import pytest
 
 from slurmplug.daemon import predictor_training
+from slurmplug.forecasting import wait_model
 from slurmplug.forecasting.start_outcomes import FEWEST, STARTS, StartOutcomes, as_they_came
+from slurmplug.forecasting.wait_model import WAITS
+from slurmplug.learning import wait_training
 from slurmplug.learning.start_trial import start_outcomes
 from slurmplug.ledger import budgets, cycle_queries
 from slurmplug.reports import estimate, estimate_lines
 from slurmplug.reports.job_request import JobRequest
+from slurmplug.reports.waits_by_ledger import NewJob, WaitsByLedger
 from tests.ledgers import Site
 
 FULL: dict[str, Any] = {"gpus": 4, "cpus": 4, "time_limit": 3600.0}
@@ -131,3 +136,112 @@ def test_a_training_leaves_them_in_the_ledger(site: Site) -> None:
     saved = cycle_queries.model(site.ledger, STARTS)
     assert saved is not None
     assert StartOutcomes.from_state(saved[2]).came.tolist() == [100.0]
+
+
+def both(outcomes: int, right: str) -> StartOutcomes:
+    """Starts that the simulation or the model forecast, while the other says anything."""
+    random = np.random.default_rng(3)
+    came, anything = random.uniform(1.0, 1e4, (2, outcomes))
+    limit = np.full(outcomes, 3600.0)
+    return (
+        StartOutcomes(came, limit, came, anything)
+        if right == "simulated"
+        else StartOutcomes(anything, limit, came, came)
+    )
+
+
+@pytest.mark.parametrize("right", ["simulated", "learnt"])
+def test_the_method_that_was_right_forecasts_a_job_and_its_variants(right: str) -> None:
+    forecasts = {"simulated": np.array([100.0, 200.0, np.inf]), "learnt": np.array([4000.0, 3000.0, 2000.0])}
+    found = both(300, right).corrected(forecasts["simulated"], forecasts["learnt"], 3600.0)
+    assert found.method == right
+    np.testing.assert_allclose(found.waits[:2], np.tile(forecasts[right][:2, None], (1, 100)), rtol=1e-6)
+    assert np.isinf(found.waits[2]).all(), "what can never start is not learnt to"
+
+
+def test_the_average_is_of_logarithms_and_wins_where_the_errors_are_opposite() -> None:
+    random = np.random.default_rng(4)
+    came, factor = random.uniform(100.0, 1e4, 300), random.uniform(1.0, 20.0, 300)
+    outcomes = StartOutcomes(came * factor, np.full(300, 60.0), came, came / factor)
+    found = outcomes.corrected(np.array([9999.0]), np.array([99.0]), 60.0)
+    assert found.method == "average"
+    assert float(np.median(found.waits)) == pytest.approx(999.0, rel=0.05)
+
+
+def test_without_a_model_or_outcomes_of_one_the_simulation_is_corrected_by_all() -> None:
+    simulated, learnt = np.array([100.0]), np.array([np.nan])
+    assert both(300, "learnt").corrected(simulated, learnt, 60.0).method == "simulated"
+    all_known = both(300, "learnt")
+    assert all_known.learnt is not None
+    learnt_of_few = np.where(np.arange(300) < FEWEST - 1, all_known.learnt, np.nan)
+    few = StartOutcomes(all_known.forecast, all_known.limit, all_known.came, learnt_of_few)
+    found = few.corrected(simulated, np.array([4000.0]), 60.0)
+    assert (found.method, found.waits.shape) == ("simulated", (1, 100))
+    assert StartOutcomes.from_state(few.state()).corrected(simulated, np.array([4000.0]), 60.0).method == "simulated"
+
+
+def waiting_site(site: Site, jobs: int) -> None:
+    """Jobs, of which bob's start after ten minutes, and ada's at once, though all fit at once."""
+    for at in range(jobs):
+        user, wait = ("bob", 600.0) if at % 2 else ("ada", 10.0)
+        job = site.cluster.submit(user=user, **FULL)
+        site.cycle(seconds=budgets.INPUTS_EVERY)
+        site.cluster.time += wait
+        site.cluster.start(job)
+        site.cycle(seconds=1.0)
+        site.cluster.end(job)
+        site.cycle(seconds=1.0)
+
+
+def test_a_site_with_enough_starts_gets_the_learnt_estimate_where_it_is_better(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As the training does it. The simulation knows that jobs fit at once; whose they are it does not."""
+    monkeypatch.setattr(wait_model, "FEWEST", 20)
+    waiting_site(site, 110)
+    model, starts = wait_training.learnt(site.ledger)
+    assert model is not None
+    outcomes = start_outcomes(site.ledger, starts)
+    assert outcomes.best == "learnt"
+    now = site.cluster.time
+    for saved, name in ((outcomes, STARTS), (model, WAITS)):
+        site.ledger.save_model(name, saved.version, saved.state(), now)
+    found = {user: estimate.estimate(site.ledger, replace(REQUEST, user=user), now) for user in ("ada", "bob")}
+    assert {each["method"] for each in found.values()} == {"learnt"}
+    ada, bob = (found[user]["start"]["median"] - now for user in ("ada", "bob"))
+    assert ada < 400.0
+    assert bob > 800.0
+    text = "\n".join(estimate_lines.lines(found["bob"], replace(REQUEST, user="bob"), now, now))
+    assert "by waits of jobs in such queues" in text
+    worse = StartOutcomes(outcomes.forecast, outcomes.limit, outcomes.forecast, outcomes.learnt)
+    site.ledger.save_model(STARTS, worse.version, worse.state(), now)
+    by_simulation = estimate.estimate(site.ledger, replace(REQUEST, user="bob"), now)
+    assert by_simulation["method"] == "simulated"
+    assert by_simulation["start"]["median"] == now
+    site.ledger.save_model(WAITS, "waits-0", {"version": "waits-0"}, now)
+    site.ledger.save_model(STARTS, outcomes.version, outcomes.state(), now)
+    assert estimate.estimate(site.ledger, REQUEST, now)["method"] == "simulated", "a model of another release"
+
+
+def test_waits_are_learnt_from_single_jobs_of_their_partition(site: Site) -> None:
+    for partition in ("gpu", "gpu", "cpu"):
+        job = site.cluster.submit(partition=partition, **FULL)
+        site.cycle()
+        site.cluster.start(job)
+        site.cycle()
+    again = site.cluster.submit(**FULL)
+    site.cluster.start(again)
+    site.cycle()
+    site.cluster.requeue(again)
+    site.cluster.submit(**FULL, elements=3, array_id=99)
+    record = site.cycle()
+    ledger = WaitsByLedger(site.ledger, record.snapshot)
+    keys, waits = ledger.learnt_from()
+    assert [key.job_id for key in keys] == [1, 2, 3]
+    np.testing.assert_allclose(waits.start - waits.submit, 60.0)
+    asked = [NewJob(np.array([4.0, 4.0, 0.0]), 3600.0, 60.0)]
+    now = site.cluster.time
+    in_gpu, in_cpu = (ledger.features("ada", partition, asked, now)[0] for partition in ("gpu", "cpu"))
+    assert in_gpu.shape == in_cpu.shape == waits.features[0].shape
+    running = 10  # of the features
+    assert (in_gpu[running], in_cpu[running]) == (2.0, 1.0)

@@ -4,15 +4,14 @@ import json
 from pathlib import Path
 
 import numpy as np
-import pytest
 
 from predictors.arrays import Floats
 from predictors.forecast import Forecast
-from predictors.scoring import coverage
-from slurmplug.learning import wait_trial
+from slurmplug.forecasting.start_outcomes import METHODS
+from slurmplug.forecasting.wait_model import even_parts
 from slurmplug.learning.dataset_files import JobLog, read_job_log
 from slurmplug.learning.queue_log import QueueLog
-from slurmplug.learning.wait_trial import intervals, learnt_waits
+from slurmplug.learning.wait_trial import TRAININGS, Jobs, estimates
 from tests.ledgers import run
 
 MACHINE = 64
@@ -82,41 +81,39 @@ def test_on_requested_times_a_job_waits_for_the_limits_of_all_before_it() -> Non
     assert 0 < np.median(forecast) < 300
 
 
-def test_four_fifths_of_the_waits_lie_in_their_intervals_also_after_the_errors_have_grown() -> None:
-    random = np.random.default_rng(0)
-    predicted = np.asarray(random.lognormal(5.0, 1.0, 4000), dtype=np.float64)
-    spread = np.where(np.arange(4000) < 2000, 0.3, 1.0)
-    wait = predicted * np.exp(spread * random.standard_normal(4000))
-    submit = np.arange(4000, dtype=np.float64) * 100.0
-    low, high = intervals(predicted, np.array([predicted, predicted]), submit, submit + wait)
-    for part in (slice(100, 2000), slice(2500, 4000)):
-        assert coverage(low[part], high[part], wait[part]) == pytest.approx(0.8, abs=0.03)
+def published(submit: Floats, wait: Floats, learnt: Floats) -> Jobs:
+    """Jobs whose simulations all say 50 s."""
+    samples = np.tile(np.linspace(40.0, 60.0, 11), (len(submit), 1))
+    return Jobs(samples, np.full(len(submit), 50.0), learnt, np.full(len(submit), 60.0), submit, submit + wait)
 
 
-def test_an_interval_is_from_waits_that_had_ended_before_the_submission() -> None:
-    submit, predicted = np.arange(300, dtype=np.float64) * 10.0, np.full(300, 50.0)
+def test_an_estimate_is_from_waits_that_had_ended_before_the_submission() -> None:
+    submit = np.arange(300, dtype=np.float64) * 10.0
     wait = np.random.default_rng(1).uniform(20, 80, 300)
-    changed = np.where(submit + wait > submit[200], 1e6, wait)
-    first = np.zeros((2, 300))
-    bounds = [intervals(predicted, first, submit, submit + each) for each in (wait, changed)]
-    before, after = (np.array(pair)[:, :201] for pair in bounds)
-    np.testing.assert_array_equal(before, after)
+    part = even_parts(300, TRAININGS)[40]
+    changed = np.where(submit + wait > submit[part[0]], 1e6, wait)
+    found, same = (estimates(published(submit, each, np.full(300, 50.0))) for each in (wait, changed))
+    assert (found.waits[: part[-1] + 1] == same.waits[: part[-1] + 1]).all()
+    assert (found.waits[part[-1] + 50 :] != same.waits[part[-1] + 50 :]).any()
 
 
-def test_the_model_learns_from_all_jobs_that_had_started_and_from_no_later_ones(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Of 640 jobs every tenth is predicted: those that are had too few among themselves to learn from."""
-    monkeypatch.setattr(wait_trial, "FITS", 2)
-    submit, wait, ran = one_by_one(640)
-    rows, unknown = np.arange(0, 640, 10), np.full(64, np.nan)
-    last_fit = rows[32]
-    later = np.where(submit + wait > submit[last_fit], wait + 10_000.0, wait)
-    found, unchanged = (learnt_waits(queue_log(submit, each, ran), rows, unknown) for each in (wait, later))
-    known = rows >= last_fit
-    np.testing.assert_array_equal(found[rows < last_fit], unchanged[rows < last_fit])
-    error, without = (np.abs(each - wait[rows])[known].mean() for each in (found, np.full(64, np.median(wait))))
-    assert error < without / 2
+def test_what_is_published_is_by_the_method_that_was_best_by_then() -> None:
+    """The model is right about the first half of the jobs, and the simulation about the second."""
+    submit, first = np.arange(1200, dtype=np.float64) * 1000.0, np.arange(1200) < 600
+    random = np.random.default_rng(2)
+    wait = np.where(first, random.uniform(1, 5000, 1200), 50.0)
+    learnt = np.where(first, wait, random.uniform(1, 5000, 1200))
+    found = estimates(published(submit, wait, learnt))
+    assert set(found.methods[100:600]) == {"learnt"}
+    assert np.abs(found.waits[100:600, 0] - wait[100:600]).mean() < 100.0
+    assert set(estimates(published(submit, np.full(1200, 50.0), learnt)).methods[100:]) == {"simulated"}
+
+
+def test_without_outcomes_the_estimate_is_that_of_the_simulations() -> None:
+    submit = np.arange(20, dtype=np.float64)
+    found = estimates(published(submit, np.full(20, 1000.0), np.full(20, 50.0)))
+    np.testing.assert_allclose(found.waits, np.tile([50.0, 42.0, 58.0], (20, 1)))
+    assert set(found.methods) == {"simulated"}
 
 
 def test_json_has_jobs_errors_and_coverage_and_the_forecasts_beat_requested_times(tmp_path: Path) -> None:
@@ -132,7 +129,7 @@ def test_json_has_jobs_errors_and_coverage_and_the_forecasts_beat_requested_time
 def test_the_table_has_each_method(tmp_path: Path) -> None:
     output = run("evaluate", "wait", str(swf(tmp_path, 150))).output
     methods = "published", "simulated", "learnt", "average", "requested times", "no wait"
-    for method in (*methods, "simulated, by outcomes"):
+    for method in (*methods, *(f"{method}, by outcomes" for method in METHODS)):
         assert f" {method} " in output
 
 
