@@ -12,7 +12,7 @@ from predictors.forecast import LEVELS, Forecast, Need
 from predictors.runtime import Job, RuntimePredictor
 from predictors.speed import SpeedPredictor
 from slurmplug.forecasting.curve_fans import LARGEST_BELIEVABLE
-from slurmplug.forecasting.kind_paces import KindPaces
+from slurmplug.forecasting.speeds.kind_paces import KindPaces
 from slurmplug.forecasting.stated_iterations import by_iterations
 
 OUTLIVED = 0.95

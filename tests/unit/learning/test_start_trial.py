@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from slurmplug.daemon import predictor_training
-from slurmplug.forecasting import wait_model
-from slurmplug.forecasting.start_outcomes import FEWEST, STARTS, StartOutcomes, as_they_came
-from slurmplug.forecasting.wait_model import WAITS
+from slurmplug.forecasting.starts import wait_model
+from slurmplug.forecasting.starts.start_outcomes import FEWEST, STARTS, StartOutcomes, as_they_came
+from slurmplug.forecasting.starts.wait_model import WAITS
 from slurmplug.learning import wait_training
 from slurmplug.learning.start_trial import start_outcomes
 from slurmplug.ledger import budgets, cycle_queries
@@ -129,7 +129,7 @@ def test_a_training_leaves_them_in_the_ledger(site: Site) -> None:
 
     later(site, 100.0)
     trained = predictor_training.PredictorTraining(site.ledger, site.path)
-    from slurmplug.forecasting.seen_speeds import SeenSpeeds
+    from slurmplug.forecasting.speeds.seen_speeds import SeenSpeeds
 
     trained.begin("stack", site.cluster.time, SeenSpeeds())
     assert ended(trained)
