@@ -13,7 +13,7 @@ import numpy as np
 from scipy.stats import t
 
 from docs.results.cases import DATA, SLAQ, Case, run
-from slurmplug.forecasting.speed_fans import GUESS, SpeedFans
+from slurmplug.forecasting.speeds.speed_fans import GUESS, SpeedFans
 
 WORKLOADS, JOBS = (1, 3, 5, 7), 160
 LOADS = (0.5, 1.0, 2.0)

@@ -9,9 +9,9 @@ from policies.snapshot import JobKey, Snapshot
 from predictors.arrays import Floats
 from predictors.forecast import Forecast, Need
 from slurmplug.forecasting.forecaster import Forecaster
-from slurmplug.forecasting.kind_paces import KindPaces
 from slurmplug.forecasting.run_times import RunTimeForecasts
-from slurmplug.forecasting.seen_speeds import SeenSpeeds
+from slurmplug.forecasting.speeds.kind_paces import KindPaces
+from slurmplug.forecasting.speeds.seen_speeds import SeenSpeeds
 from slurmplug.forecasting.stated_iterations import SOURCE
 from slurmplug.sim.adapters.forecaster import once_grown
 from slurmplug.sim.adapters.learnt_run_times import LearntRunTimes

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from predictors.arrays import Floats
-from slurmplug.forecasting.queues import Running, Sums, Waiting
+from slurmplug.forecasting.starts.queues import Running, Sums, Waiting
 
 
 @dataclass
@@ -23,7 +23,7 @@ class _Runs:
 def plain_start_times(
     running: Running, waiting: Waiting, free: Floats, *, sums: Sums | None = None, max_tested: int = 500
 ) -> Floats:
-    """(q, s, j) as `starts.start_times`."""
+    """(q, s, j) as `simulation.start_times`."""
     queues, samples, jobs = waiting.seconds.shape
     found = np.full((queues, samples, jobs), np.nan)
     for q in range(queues):

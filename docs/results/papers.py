@@ -21,9 +21,9 @@ from predictors.forecast import Forecasts
 from predictors.runtime import Job, RuntimePredictor
 from slurmplug.config import policy_registry
 from slurmplug.config.schema import Config
-from slurmplug.forecasting.kind_paces import KindPaces
 from slurmplug.forecasting.run_times import HistoryRunTimes, known_at_submit
-from slurmplug.forecasting.seen_speeds import SeenSpeeds
+from slurmplug.forecasting.speeds.kind_paces import KindPaces
+from slurmplug.forecasting.speeds.seen_speeds import SeenSpeeds
 from slurmplug.sim.engine.job import SimJob, Workload
 from slurmplug.sim.experiment import simulation, summary
 from slurmplug.sim.experiment.simulation import Simulation, SimulationSettings

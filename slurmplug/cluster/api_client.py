@@ -10,7 +10,7 @@ from pathlib import Path
 
 from slurmplug.cluster.cli_client import CliClient
 from slurmplug.cluster.port import Command, Outcome, Site
-from slurmplug.cluster.pyslurm_process import Change, PyslurmProcess
+from slurmplug.cluster.pyslurm_process import PyslurmProcess, SiteFactorWrite
 from slurmplug.config.schema import SlurmSettings
 
 _LARGEST = 2_147_483_645
@@ -44,7 +44,7 @@ class ApiClient(CliClient):
 
         A batch with anything else goes whole through the one scontrol that this takes anyway.
         """
-        changes = [_change(command, address) for command, address in zip(commands, addresses, strict=True)]
+        changes = [_site_factor_write(command, address) for command, address in zip(commands, addresses, strict=True)]
         ours = [change for change in changes if change is not None]
         outcomes: list[Outcome] = []
         if self._last_site is not None and ours and len(ours) == len(changes) and self.ready():
@@ -54,14 +54,14 @@ class ApiClient(CliClient):
         return outcomes + (super().write(commands[done:], addresses[done:]) if done < len(commands) else [])
 
 
-def _change(command: Command, address: str) -> Change | None:
+def _site_factor_write(command: Command, address: str) -> SiteFactorWrite | None:
     """The change that pyslurm makes for a command; None where the command line has to do or refuse it."""
     if command.verb != "update" or not _is_number(address) or command.fields.keys() != {"SiteFactor"}:
         return None
     value = command.fields["SiteFactor"]
     if not _is_number(value.removeprefix("-")) or abs(int(value)) > _LARGEST:
         return None
-    return Change(int(address), int(value))
+    return SiteFactorWrite(int(address), int(value))
 
 
 def _is_number(text: str) -> bool:

@@ -37,22 +37,25 @@ _STANDBY = re.compile("standby", re.IGNORECASE)
 log = logging.getLogger(__name__)
 
 
-class Change(NamedTuple):
-    """A SiteFactor for a job."""
+class SiteFactorWrite(NamedTuple):
+    """A SiteFactor to be written to a job."""
 
     job_id: int
     site_factor: int
 
 
 class Answer(NamedTuple):
-    """What came of a change; `unknown`: slurmctld may not have had it."""
+    """The outcome of a write; `unknown`: slurmctld may not have received it."""
 
     status: Status
     message: str = ""
 
 
 class Proof(NamedTuple):
-    """What the process found first: `problem` is empty where pyslurm works; `lasting`: it would again."""
+    """Whether pyslurm works, as the process finds first.
+
+    release: of pyslurm. problem: empty where it works. lasting: another try would find the same problem.
+    """
 
     release: str
     problem: str = ""
@@ -89,7 +92,7 @@ class PyslurmProcess:
         self._proven = self._proven or self._has_proof(timeout)
         return self._proven
 
-    def write(self, changes: Sequence[Change], go_on: Callable[[], bool] | None = None) -> list[Answer]:
+    def write(self, changes: Sequence[SiteFactorWrite], go_on: Callable[[], bool] | None = None) -> list[Answer]:
         """Set SiteFactors in order, where it is `ready`; the answers, fewer than changes where it failed.
 
         `go_on`: as of `Channel.receive`.
@@ -239,7 +242,7 @@ def prove(release: str) -> tuple[Proof, Any]:
     return Proof(own, problem), pyslurm
 
 
-def _modify(pyslurm: Any, change: Change) -> Answer:
+def _modify(pyslurm: Any, change: SiteFactorWrite) -> Answer:
     """Set a SiteFactor. As text, as pyslurm takes the number 0 for not set."""
     try:
         pyslurm.Job(change.job_id).modify(pyslurm.JobSubmitDescription(site_factor=str(change.site_factor)))

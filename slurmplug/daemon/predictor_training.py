@@ -10,9 +10,9 @@ from contextlib import closing
 from pathlib import Path
 
 from predictors.runtime import RuntimeModel
-from slurmplug.forecasting.seen_speeds import SeenSpeeds
-from slurmplug.forecasting.start_outcomes import STARTS
-from slurmplug.forecasting.wait_model import WAITS
+from slurmplug.forecasting.speeds.seen_speeds import SeenSpeeds
+from slurmplug.forecasting.starts.start_outcomes import STARTS
+from slurmplug.forecasting.starts.wait_model import WAITS
 from slurmplug.learning import start_trial, training, wait_training
 from slurmplug.ledger.ledger import Ledger
 from slurmplug.processes.child import Channel

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from slurmplug.cluster.limits import Limits
 from slurmplug.errors import ReadFailed, advice
-from slurmplug.forecasting.queue_forecast import QueueForecast, queue_forecast
+from slurmplug.forecasting.starts.queue_forecast import QueueForecast, queue_forecast
 from slurmplug.ledger import kept_limits, queue_forecasts
 from slurmplug.ledger.budgets import INPUTS_EVERY
 from slurmplug.ledger.ledger import Ledger

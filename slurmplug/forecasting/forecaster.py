@@ -17,10 +17,10 @@ from predictors.runtime import RuntimePredictor
 from predictors.speed import SpeedPredictor
 from slurmplug.forecasting.curve_fans import CurveFans, LossSource, PredictedLosses
 from slurmplug.forecasting.forecast_cache import EVERY_CHANGE, CachePolicies
-from slurmplug.forecasting.kind_paces import KindPaces
 from slurmplug.forecasting.run_times import HistoryRunTimes, RunTimes
-from slurmplug.forecasting.seen_speeds import SeenSpeeds
-from slurmplug.forecasting.speed_fans import GUESS, SpeedFans
+from slurmplug.forecasting.speeds.kind_paces import KindPaces
+from slurmplug.forecasting.speeds.seen_speeds import SeenSpeeds
+from slurmplug.forecasting.speeds.speed_fans import GUESS, SpeedFans
 
 
 class Forecaster:

@@ -12,7 +12,7 @@ from predictors.forecast import LEVELS, Forecast, Need
 from predictors.runtime import Job, RuntimePredictor
 from predictors.speed import SpeedPredictor
 from slurmplug.forecasting.curve_fans import LARGEST_BELIEVABLE
-from slurmplug.forecasting.kind_paces import KindPaces
+from slurmplug.forecasting.speeds.kind_paces import KindPaces
 from slurmplug.forecasting.stated_iterations import by_iterations
 
 OUTLIVED = 0.95
@@ -133,7 +133,7 @@ def with_evidence(predictor: RuntimePredictor, jobs: Sequence[Job]) -> tuple[For
     return Forecast(np.where(forecast.known[:, None], raised, np.nan), forecast.source), least
 
 
-def shortest_believed(jobs: Jobs, expected: Forecast, pace: "Pace") -> Forecast:
+def shortest_believed(jobs: Jobs, expected: Forecast, pace: "ObservedPaces") -> Forecast:
     """The least remaining seconds of each job (n,) that its reports can make believed; unknown where nothing else is
     forecast.
 
@@ -146,12 +146,12 @@ def shortest_believed(jobs: Jobs, expected: Forecast, pace: "Pace") -> Forecast:
     return Forecast.assemble(len(jobs), [(known, expected[known].beyond(ran[known]).times(share[known]))])
 
 
-class Pace(NamedTuple):
-    """How fast each job trains, columns (n,).
+class ObservedPaces(NamedTuple):
+    """How fast each job trains by its own reports, columns (n,).
 
-    seconds: an iteration takes on the GPUs that it has or requests, NaN where unknown. gpus: those that this was seen
-    on; slower: by what factor an iteration takes longer on its GPUs than on those. of_this_run: its present run has
-    reported it.
+    seconds: of an iteration on the GPUs that it has or requests, NaN where unknown. gpus: the number on which this was
+    seen. slower: the factor by which an iteration takes longer on its GPUs than on those. of_this_run: whether its
+    present run has reported it.
     """
 
     seconds: Floats
@@ -170,7 +170,7 @@ class _Paces:
         self._seen: dict[JobKey, tuple[int, float, str]] = {}
         self._relative: dict[tuple[int, int], float] = {}
 
-    def of(self, snapshot: Snapshot) -> Pace:
+    def of(self, snapshot: Snapshot) -> ObservedPaces:
         """The jobs' own paces while they run; before they report, that of the run before, scaled to their GPUs."""
         jobs = snapshot.jobs
         own = jobs.running & (jobs.iteration_time > 0)
@@ -189,7 +189,7 @@ class _Paces:
                 slower[row] = self._slower(before[0], int(gpus[row]), a_node)
                 gpus[row], seconds[row] = before[0], before[1] * slower[row]
         self._seen = seen
-        return Pace(seconds, gpus, slower, own)
+        return ObservedPaces(seconds, gpus, slower, own)
 
     def _slower(self, gpus: int, now: int, a_node: int) -> float:
         """By what factor an iteration takes longer on so many GPUs than on those before."""

@@ -5,8 +5,8 @@ import numpy as np
 from policies.snapshot import Snapshot
 from predictors.arrays import Floats
 from predictors.forecast import LEVELS, Forecast
-from slurmplug.forecasting.kind_paces import KindPaces
-from slurmplug.forecasting.paces import Paces, by_run_times
+from slurmplug.forecasting.speeds.kind_paces import KindPaces
+from slurmplug.forecasting.speeds.paces import Paces, by_run_times
 
 SOURCE = "iterations"
 

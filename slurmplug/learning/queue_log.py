@@ -8,11 +8,11 @@ import numpy as np
 
 from predictors.arrays import Floats, Ints
 from predictors.forecast import Forecast
-from slurmplug.forecasting.queue_history import QueueHistory, QueueState
-from slurmplug.forecasting.queues import Running, Waiting
-from slurmplug.forecasting.run_time_samples import SHORTEST, evenly, samples_of
 from slurmplug.forecasting.run_times import OUTLIVED
-from slurmplug.forecasting.starts import start_times
+from slurmplug.forecasting.starts.queue_history import QueueHistory, QueueState
+from slurmplug.forecasting.starts.queues import Running, Waiting
+from slurmplug.forecasting.starts.run_time_samples import SHORTEST, evenly, samples_of
+from slurmplug.forecasting.starts.simulation import start_times
 from slurmplug.learning.dataset_files import JobLog
 
 SAMPLES = 50

@@ -8,8 +8,8 @@ import numpy as np
 from policies.snapshot import JobKey, Jobs, Snapshot
 from predictors.arrays import Ints
 from predictors.forecast import Forecasts
-from slurmplug.forecasting.live_queue import LiveQueue
-from slurmplug.forecasting.start_outcomes import StartOutcomes
+from slurmplug.forecasting.starts.live_queue import LiveQueue
+from slurmplug.forecasting.starts.start_outcomes import StartOutcomes
 from slurmplug.ledger import codec, kept_limits
 from slurmplug.ledger.budgets import INPUTS_EVERY
 from slurmplug.ledger.inputs import KeptCycle, inputs, kept

@@ -18,7 +18,7 @@ from slurmplug.directives.values import Params
 from slurmplug.forecasting import saved_curves
 from slurmplug.forecasting.curve_fans import LARGEST_BELIEVABLE, curve_metadata, resample_evenly
 from slurmplug.forecasting.run_times import known_at_submit
-from slurmplug.forecasting.seen_speeds import PlacementShape, SeenSpeeds, Whose, kind_of, typed_kind
+from slurmplug.forecasting.speeds.seen_speeds import PlacementShape, SeenSpeeds, Whose, kind_of, typed_kind
 from slurmplug.learning.schedule import MAX_RUNS
 from slurmplug.ledger import run_queries
 from slurmplug.ledger.ledger import Ledger

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from policies.snapshot import JobKey
-from slurmplug.forecasting.wait_model import WaitModel, earlier_forecasts
+from slurmplug.forecasting.starts.wait_model import WaitModel, earlier_forecasts
 from slurmplug.ledger.ledger import Ledger
 from slurmplug.reports import kept_queue
 from slurmplug.reports.waits_by_ledger import WaitsByLedger

@@ -17,8 +17,8 @@ import numpy as np
 from predictors.arrays import Floats, Texts
 from predictors.scoring import Clock, ScoreRow, absolute_error, coverage
 from predictors.trials import runtime
-from slurmplug.forecasting.start_outcomes import METHODS, Method, StartOutcomes, median_and_interval
-from slurmplug.forecasting.wait_model import Waits, earlier_forecasts, even_parts
+from slurmplug.forecasting.starts.start_outcomes import METHODS, Method, StartOutcomes, median_and_interval
+from slurmplug.forecasting.starts.wait_model import Waits, earlier_forecasts, even_parts
 from slurmplug.learning.dataset_files import JobLog
 from slurmplug.learning.queue_log import QueueLog
 

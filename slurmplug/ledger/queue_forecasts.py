@@ -15,7 +15,7 @@ from predictors.arrays import Floats
 from slurmplug.ledger import codec
 
 if TYPE_CHECKING:
-    from slurmplug.forecasting.queue_forecast import QueueForecast
+    from slurmplug.forecasting.starts.queue_forecast import QueueForecast
     from slurmplug.ledger.database import LedgerFile
     from slurmplug.ledger.ledger import Ledger
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from slurmplug.cycle.record import CycleRecord
-from slurmplug.forecasting.array_throttles import throttled_arrays
+from slurmplug.forecasting.starts.array_throttles import throttled_arrays
 from slurmplug.ledger import queries
 from slurmplug.ledger.database import LedgerFile
 from slurmplug.ledger.selection import Selection

@@ -15,9 +15,9 @@ from predictors.arrays import Floats
 from predictors.forecast import Forecast, Need
 from slurmplug.cluster.limits import Limits
 from slurmplug.errors import UsageError
-from slurmplug.forecasting.live_queue import NO_LIMIT, SAMPLES, LiveQueue, OneMore
-from slurmplug.forecasting.run_time_samples import samples_of
-from slurmplug.forecasting.start_outcomes import ends_of, median_and_interval
+from slurmplug.forecasting.starts.live_queue import NO_LIMIT, SAMPLES, LiveQueue, OneMore
+from slurmplug.forecasting.starts.run_time_samples import samples_of
+from slurmplug.forecasting.starts.start_outcomes import ends_of, median_and_interval
 from slurmplug.intake.job_record import judged_by
 from slurmplug.ledger.database import LedgerFile
 from slurmplug.ledger.selection import Selection

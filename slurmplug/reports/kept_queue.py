@@ -5,9 +5,9 @@ from predictors.learning_curve import LearningCurvePredictor
 from predictors.runtime import RuntimePredictor
 from slurmplug.cluster.limits import Limits
 from slurmplug.forecasting.forecaster import Forecaster
-from slurmplug.forecasting.seen_speeds import SeenSpeeds
-from slurmplug.forecasting.start_outcomes import NO_OUTCOMES, STARTS, StartOutcomes
-from slurmplug.forecasting.wait_model import WAITS, WaitModel
+from slurmplug.forecasting.speeds.seen_speeds import SeenSpeeds
+from slurmplug.forecasting.starts.start_outcomes import NO_OUTCOMES, STARTS, StartOutcomes
+from slurmplug.forecasting.starts.wait_model import WAITS, WaitModel
 from slurmplug.ledger import codec, cycle_queries, kept_limits
 from slurmplug.ledger.database import LedgerFile
 from slurmplug.ledger.inputs import inputs, kept

@@ -72,7 +72,7 @@ class LedgerReports:
 
     def suggestions(self, which: Selection) -> Suggestions:
         """For `suggest`: about the jobs of these that have ended. Raises UsageError where the jobs are too many."""
-        from slurmplug.forecasting.seen_speeds import SeenSpeeds  # noqa: PLC0415  the other reports need no statistics
+        from slurmplug.forecasting.speeds.seen_speeds import SeenSpeeds  # noqa: PLC0415  the other reports need no statistics
         from slurmplug.ledger import cycle_queries, suggestion_queries, throttled_arrays  # noqa: PLC0415
         from slurmplug.reports import suggest, suggested_starts  # noqa: PLC0415
 

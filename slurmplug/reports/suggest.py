@@ -8,8 +8,8 @@ import numpy as np
 from scipy.special import stdtrit
 
 from predictors.forecast import Forecast
-from slurmplug.forecasting.seen_speeds import SeenSpeeds, Whose, kind_of
-from slurmplug.forecasting.speed_tables import SpeedTables
+from slurmplug.forecasting.speeds.seen_speeds import SeenSpeeds, Whose, kind_of
+from slurmplug.forecasting.speeds.speed_tables import SpeedTables
 from slurmplug.ledger.suggestion_queries import EndedJob
 from slurmplug.ledger.throttled_arrays import Throttled
 from slurmplug.reports import suggested_limits, suggested_throttles

@@ -8,8 +8,8 @@ import numpy as np
 
 from policies.snapshot import Snapshot
 from predictors.arrays import Floats
-from slurmplug.forecasting.live_queue import LiveQueue
-from slurmplug.forecasting.start_outcomes import as_they_came, median_and_interval
+from slurmplug.forecasting.starts.live_queue import LiveQueue
+from slurmplug.forecasting.starts.start_outcomes import as_they_came, median_and_interval
 from slurmplug.ledger.database import LedgerFile
 from slurmplug.reports import kept_queue
 from slurmplug.reports.interface import Suggestion

@@ -10,9 +10,9 @@ import numpy as np
 
 from policies.snapshot import JobKey, Snapshot
 from predictors.arrays import Floats
-from slurmplug.forecasting.live_queue import NO_LIMIT
-from slurmplug.forecasting.queue_history import QueueHistory
-from slurmplug.forecasting.wait_model import MOST, Waits
+from slurmplug.forecasting.starts.live_queue import NO_LIMIT
+from slurmplug.forecasting.starts.queue_history import QueueHistory
+from slurmplug.forecasting.starts.wait_model import MOST, Waits
 from slurmplug.ledger import run_queries
 from slurmplug.ledger.database import LedgerFile
 from slurmplug.ledger.run_queries import QueuedJob

@@ -18,9 +18,9 @@ from pytest_benchmark.fixture import BenchmarkFixture
 from policies.snapshot import Snapshot
 from predictors.forecast import Forecast, Forecasts
 from slurmplug.cluster.limits import JOBS, Assoc, AssocLimits, Limits, QosLimits
-from slurmplug.forecasting.live_queue import LiveQueue, OneMore
-from slurmplug.forecasting.queue_forecast import queue_forecast
-from slurmplug.forecasting.start_outcomes import StartOutcomes
+from slurmplug.forecasting.starts.live_queue import LiveQueue, OneMore
+from slurmplug.forecasting.starts.queue_forecast import queue_forecast
+from slurmplug.forecasting.starts.start_outcomes import StartOutcomes
 from tests.builders import NOW, jobs, nodes, snapshot
 
 NODES, GPUS, SAMPLES = 64, 8, 100

@@ -7,9 +7,9 @@ import numpy as np
 
 from policies.snapshot import JobKey
 from predictors.forecast import Forecast
-from slurmplug.forecasting.kind_paces import KindPaces
-from slurmplug.forecasting.seen_speeds import SeenSpeeds
-from slurmplug.forecasting.speed_fans import SpeedFans
+from slurmplug.forecasting.speeds.kind_paces import KindPaces
+from slurmplug.forecasting.speeds.seen_speeds import SeenSpeeds
+from slurmplug.forecasting.speeds.speed_fans import SpeedFans
 from tests.builders import jobs, nodes, snapshot
 from tests.cheat.harness import HONEST, Outcome, Row, Stage
 

@@ -9,7 +9,7 @@ from policies.snapshot import JobKey
 from slurmplug.cluster.api_client import ApiClient, make_client
 from slurmplug.cluster.cli_client import CliClient
 from slurmplug.cluster.port import Command
-from slurmplug.cluster.pyslurm_process import Change
+from slurmplug.cluster.pyslurm_process import SiteFactorWrite
 from slurmplug.config.schema import SlurmSettings
 from slurmplug.sandbox import Sandbox
 from tests.live.chosen import CLIENT, proven
@@ -78,5 +78,5 @@ def test_pyslurm_works_again_after_slurmctld_was_started_again(
     made.site()
     assert [each.status for each in made.write([update("a", SiteFactor="5")], [str(job)])] == ["done"]
     assert made.ready(60.0)
-    assert [each.status for each in made.pyslurm.write([Change(job, 6)])] == ["done"]
+    assert [each.status for each in made.pyslurm.write([SiteFactorWrite(job, 6)])] == ["done"]
     assert "given up" not in caplog.text

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from predictors.arrays import Floats
-from slurmplug.forecasting.queues import Running, Sums, Waiting
-from slurmplug.forecasting.starts import start_times
+from slurmplug.forecasting.starts.queues import Running, Sums, Waiting
+from slurmplug.forecasting.starts.simulation import start_times
 from tests.plain_queue import plain_start_times
 
 SIZE = 32

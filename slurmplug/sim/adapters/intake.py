@@ -19,7 +19,7 @@ from slurmplug.directives.changes import Change
 from slurmplug.intake.eligibility import with_only_type
 from slurmplug.intake.job_record import Changes, JobFacts, JobRecord
 from slurmplug.sim.engine.engine import PENDING, RUNNING, Engine
-from slurmplug.sim.engine.last_reports import Pace
+from slurmplug.sim.engine.last_reports import TrainingPaces
 from slurmplug.sim.engine.run_log import ALMOST
 
 SEEDS = 1_000_003
@@ -248,7 +248,7 @@ class SimIntake:
         managed = ~np.isnan(self._columns["max_iterations"])
         rows = np.flatnonzero(managed & ((engine.rate[training] > 0) | (reports.iteration[training] > 0)))
         of = training[rows]
-        pace = Pace(engine.anchor[of], engine.iteration[of], engine.rate[of], engine.progress(of))
+        pace = TrainingPaces(engine.anchor[of], engine.iteration[of], engine.rate[of], engine.progress(of))
         since = np.nan_to_num(self._columns["started"][rows])
         seen = reports.seen(of, pace, since)
         iteration = np.zeros(len(training))

@@ -7,8 +7,8 @@ import numpy as np
 from policies.snapshot import Snapshot
 from predictors.forecast import Need
 from predictors.runtime import Job, RuntimePredictor
-from slurmplug.forecasting.kind_paces import KindPaces
 from slurmplug.forecasting.run_times import HistoryRunTimes, RunTimeForecasts, as_submitted
+from slurmplug.forecasting.speeds.kind_paces import KindPaces
 from slurmplug.learning.schedule import MAX_RUNS, training_is_due
 from slurmplug.sim.engine.engine import Engine
 from slurmplug.sim.engine.true_values import trainings

@@ -43,7 +43,7 @@ class LastReports:
         self.times[training] = np.append(before, times)[-RECENT:]
         self.iteration[training] = last
 
-    def seen(self, trainings: Ints, pace: "Pace", since: Floats) -> "Seen":
+    def seen(self, trainings: Ints, pace: "TrainingPaces", since: Floats) -> "Seen":
         """What the last RECENT reports of each of these trainings (k,) say.
 
         since: (k,) reports from that time on count for the time of an iteration.
@@ -62,7 +62,7 @@ class LastReports:
         time = np.where(reported, pace.time + (last - pace.iteration) / rate, before_time)
         return Seen(iteration, time, iteration_time)
 
-    def _median_steps(self, trainings: Ints, pace: "Pace", rows: Ints, key: Floats) -> Floats:
+    def _median_steps(self, trainings: Ints, pace: "TrainingPaces", rows: Ints, key: Floats) -> Floats:
         """(k,) the median step of these trainings, `rows` of the pace; computed again where the key changed."""
         changed = np.flatnonzero((self._median_of[trainings] != key).any(axis=1))
         found = self._median[trainings]
@@ -73,7 +73,7 @@ class LastReports:
             self._median_of[of], self._median[of] = key[changed], found[changed]
         return found
 
-    def _times(self, trainings: Ints, pace: "Pace") -> Floats:
+    def _times(self, trainings: Ints, pace: "TrainingPaces") -> Floats:
         """(k, RECENT) when the last iterations were reported, the last one in the last column; NaN where unknown."""
         first, last, going = pace.reports()
         before = self.iteration[trainings]
@@ -99,7 +99,7 @@ class Seen(NamedTuple):
     iteration_time: Floats
 
 
-class Pace(NamedTuple):
+class TrainingPaces(NamedTuple):
     """The progress of trainings (k,): from a time and an iteration on at a rate, until so many iterations are done."""
 
     time: Floats
@@ -107,9 +107,9 @@ class Pace(NamedTuple):
     rate: Floats
     done: Floats
 
-    def of(self, rows: Ints) -> "Pace":
+    def of(self, rows: Ints) -> "TrainingPaces":
         """The paces of these rows."""
-        return Pace(*(column[rows] for column in self))
+        return TrainingPaces(*(column[rows] for column in self))
 
     def reports(self) -> tuple[Floats, Floats, Bools]:
         """(k,) the first and the last iteration reported at this pace, and whether there is any."""

@@ -15,8 +15,8 @@ from policies.snapshot import JobKey, Jobs, Snapshot
 from predictors.arrays import Floats, Ints
 from predictors.forecast import Forecast, Need
 from slurmplug.forecasting.curve_fans import AHEAD, PredictedLosses
-from slurmplug.forecasting.kind_paces import KindPaces
 from slurmplug.forecasting.run_times import RunTimeForecasts
+from slurmplug.forecasting.speeds.kind_paces import KindPaces
 from slurmplug.sim.engine.engine import Engine
 
 SOURCE = "simulated"

@@ -10,7 +10,7 @@ import pytest
 from slurmplug.daemon import predictor_training
 from slurmplug.daemon.predictor_training import PredictorTraining
 from slurmplug.errors import LedgerError
-from slurmplug.forecasting.seen_speeds import SeenSpeeds
+from slurmplug.forecasting.speeds.seen_speeds import SeenSpeeds
 from slurmplug.learning import training
 from slurmplug.ledger.ledger import Ledger
 

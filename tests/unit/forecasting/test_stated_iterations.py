@@ -12,10 +12,10 @@ from predictors.forecast import Forecast, Forecasts, Need
 from predictors.runtime import RuntimePredictor
 from predictors.runtime.evidence import LEAST_SHARE
 from slurmplug.forecasting.forecaster import Forecaster
-from slurmplug.forecasting.kind_paces import KindPaces
-from slurmplug.forecasting.paces import UNLIKE
 from slurmplug.forecasting.run_times import with_evidence
-from slurmplug.forecasting.seen_speeds import PlacementShape, SeenSpeeds, Whose
+from slurmplug.forecasting.speeds.kind_paces import KindPaces
+from slurmplug.forecasting.speeds.paces import UNLIKE
+from slurmplug.forecasting.speeds.seen_speeds import PlacementShape, SeenSpeeds, Whose
 from slurmplug.forecasting.stated_iterations import by_iterations
 from tests.builders import CLUSTER, NOW, jobs, nodes, snapshot
 

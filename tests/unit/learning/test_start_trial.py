@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 from slurmplug.daemon import predictor_training
-from slurmplug.forecasting import wait_model
-from slurmplug.forecasting.seen_speeds import SeenSpeeds
-from slurmplug.forecasting.start_outcomes import FEWEST, STARTS, StartOutcomes, as_they_came
-from slurmplug.forecasting.wait_model import WAITS
+from slurmplug.forecasting.speeds.seen_speeds import SeenSpeeds
+from slurmplug.forecasting.starts import wait_model
+from slurmplug.forecasting.starts.start_outcomes import FEWEST, STARTS, StartOutcomes, as_they_came
+from slurmplug.forecasting.starts.wait_model import WAITS
 from slurmplug.learning import training
 from slurmplug.learning.start_trial import start_outcomes
 from slurmplug.ledger import budgets, cycle_queries

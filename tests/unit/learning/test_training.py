@@ -9,7 +9,7 @@ import pytest
 from policies.snapshot import JobKey
 from predictors.forecast import Forecast
 from predictors.runtime import RuntimePredictor
-from slurmplug.forecasting.seen_speeds import PlacementShape, SeenSpeeds, Whose
+from slurmplug.forecasting.speeds.seen_speeds import PlacementShape, SeenSpeeds, Whose
 from slurmplug.learning.training import last_trained, load_saved, train
 from slurmplug.ledger.ledger import Ledger
 from slurmplug.ledger.run_queries import finished_run_counts, latest_finished_runs, latest_run_times

@@ -7,8 +7,8 @@ import numpy as np
 
 from predictors.arrays import Floats
 from predictors.forecast import Forecast
-from slurmplug.forecasting.start_outcomes import METHODS
-from slurmplug.forecasting.wait_model import even_parts
+from slurmplug.forecasting.starts.start_outcomes import METHODS
+from slurmplug.forecasting.starts.wait_model import even_parts
 from slurmplug.learning.dataset_files import JobLog, read_job_log
 from slurmplug.learning.queue_log import QueueLog
 from slurmplug.learning.wait_trial import TRAININGS, Jobs, estimates

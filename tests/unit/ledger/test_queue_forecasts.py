@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from policies.snapshot import JobKey
-from slurmplug.forecasting.queue_forecast import QueueForecast
+from slurmplug.forecasting.starts.queue_forecast import QueueForecast
 from slurmplug.ledger import budgets, database, queue_forecasts
 from slurmplug.ledger.ledger import Ledger
 from slurmplug.ledger.schema import MIGRATIONS

@@ -10,7 +10,7 @@ import pytest
 from policies.baselines.fifo import FIFO
 from policies.snapshot import JobKey
 from slurmplug.console.times import format_time
-from slurmplug.forecasting.queue_forecast import QueueForecast
+from slurmplug.forecasting.starts.queue_forecast import QueueForecast
 from slurmplug.ledger import queue_forecasts
 from slurmplug.reports import daemon_status, status
 from tests.builders import CLUSTER, NOW

@@ -9,7 +9,7 @@ import pytest
 
 from policies.snapshot import JobKey
 from slurmplug.console import times
-from slurmplug.forecasting.seen_speeds import PlacementShape, SeenSpeeds, Whose, kind_of
+from slurmplug.forecasting.speeds.seen_speeds import PlacementShape, SeenSpeeds, Whose, kind_of
 from slurmplug.learning import training
 from slurmplug.ledger.selection import Selection
 from slurmplug.reports import suggested_starts

@@ -15,7 +15,7 @@ from predictors.forecast import LEVELS, NEEDS, Fan, Forecasts, Need
 from predictors.learning_curve import LearningCurvePredictor
 from slurmplug.forecasting.forecast_cache import EVERY_CHANGE, CachePolicies
 from slurmplug.forecasting.forecaster import Forecaster
-from slurmplug.forecasting.kind_paces import grid
+from slurmplug.forecasting.speeds.kind_paces import grid
 from slurmplug.sim.adapters.forecaster import SimForecaster, once_grown
 from slurmplug.sim.engine.job import Workload
 from slurmplug.sim.engine.true_values import SOURCE, TrueRunTimes

@@ -10,7 +10,7 @@ import pytest
 from policies.baselines.optimus import Optimus
 from policies.snapshot import Snapshot
 from predictors.forecast import LEVELS, Fan, Forecasts, Need
-from slurmplug.forecasting.kind_paces import grid
+from slurmplug.forecasting.speeds.kind_paces import grid
 from slurmplug.sim.engine.true_values import trainings
 from slurmplug.sim.experiment.simulation import Simulation, SimulationSettings
 from slurmplug.sim.workloads.load import load

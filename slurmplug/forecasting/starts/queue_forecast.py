@@ -9,8 +9,8 @@ from policies.snapshot import JobKey, Snapshot
 from predictors.arrays import Bools, Floats, Ints
 from predictors.forecast import Forecasts
 from slurmplug.cluster.limits import Limits
-from slurmplug.forecasting.live_queue import NO_LIMIT, SAMPLES, LiveQueue
-from slurmplug.forecasting.start_outcomes import StartOutcomes, as_they_came, ends_of, median_and_interval
+from slurmplug.forecasting.starts.live_queue import NO_LIMIT, SAMPLES, LiveQueue
+from slurmplug.forecasting.starts.start_outcomes import StartOutcomes, as_they_came, ends_of, median_and_interval
 
 ALIKE = 100
 """Starts are corrected alike if their logarithms agree, rounded to multiples of 1 / ALIKE,"""

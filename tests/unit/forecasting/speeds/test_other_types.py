@@ -7,9 +7,9 @@ import pytest
 
 from policies.snapshot import JobKey
 from predictors.forecast import Forecast
-from slurmplug.forecasting.kind_paces import KindPaces
-from slurmplug.forecasting.seen_speeds import PlacementShape, SeenSpeeds, Whose, typed_kind, untyped_kind
-from slurmplug.forecasting.speed_fans import SpeedFans
+from slurmplug.forecasting.speeds.kind_paces import KindPaces
+from slurmplug.forecasting.speeds.seen_speeds import PlacementShape, SeenSpeeds, Whose, typed_kind, untyped_kind
+from slurmplug.forecasting.speeds.speed_fans import SpeedFans
 from tests.builders import CLUSTER, NOW, jobs, nodes, snapshot
 
 BERT, RESNET = "type bert", "type resnet"

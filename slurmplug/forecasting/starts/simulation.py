@@ -13,11 +13,11 @@ from __future__ import annotations
 import numpy as np
 
 from predictors.arrays import Floats, Ints
-from slurmplug.forecasting.limit_counts import Changes, LimitCounts
-from slurmplug.forecasting.queues import Running, Sums, Waiting
-from slurmplug.forecasting.rows import Rows
-from slurmplug.forecasting.running_jobs import RunningJobs
-from slurmplug.forecasting.waiting_jobs import WaitingJobs
+from slurmplug.forecasting.starts.limit_counts import Changes, LimitCounts
+from slurmplug.forecasting.starts.queues import Running, Sums, Waiting
+from slurmplug.forecasting.starts.rows import Rows
+from slurmplug.forecasting.starts.running_jobs import RunningJobs
+from slurmplug.forecasting.starts.waiting_jobs import WaitingJobs
 
 MAX_TESTED = 500
 """jobs that backfill tries behind the first that does not fit (Slurm's bf_max_job_test)"""

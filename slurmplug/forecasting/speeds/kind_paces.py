@@ -8,10 +8,10 @@ import numpy as np
 from policies.snapshot import JobKey, Jobs, Snapshot
 from predictors.arrays import Floats
 from predictors.influence import pooled
-from slurmplug.forecasting.other_types import OtherTypes
-from slurmplug.forecasting.paces import Pace, pooled_pace
-from slurmplug.forecasting.seen_speeds import MAX_KINDS, SeenSpeeds, Whose, kind_of, untyped_kind
-from slurmplug.forecasting.speed_tables import SpeedTables
+from slurmplug.forecasting.speeds.other_types import OtherTypes
+from slurmplug.forecasting.speeds.paces import Pace, pooled_pace
+from slurmplug.forecasting.speeds.seen_speeds import MAX_KINDS, SeenSpeeds, Whose, kind_of, untyped_kind
+from slurmplug.forecasting.speeds.speed_tables import SpeedTables
 
 
 class KindPaces:

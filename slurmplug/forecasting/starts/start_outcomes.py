@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Literal, NamedTuple, TypeAlias
 import numpy as np
 
 from predictors.arrays import Floats
-from slurmplug.forecasting.live_queue import NO_LIMIT
+from slurmplug.forecasting.starts.live_queue import NO_LIMIT
 
 STARTS = "starts"
 """the name under which the ledger has them among the models"""

@@ -9,9 +9,9 @@ import pytest
 from policies.snapshot import JobKey
 from predictors.forecast import Fan, Forecast
 from predictors.speed import SpeedPredictor
-from slurmplug.forecasting.kind_paces import KindPaces, grid
-from slurmplug.forecasting.seen_speeds import PlacementShape, SeenSpeeds, Whose
-from slurmplug.forecasting.speed_fans import GUESS, SpeedFans
+from slurmplug.forecasting.speeds.kind_paces import KindPaces, grid
+from slurmplug.forecasting.speeds.seen_speeds import PlacementShape, SeenSpeeds, Whose
+from slurmplug.forecasting.speeds.speed_fans import GUESS, SpeedFans
 from tests.builders import CLUSTER, NOW, jobs, nodes, snapshot
 
 

@@ -11,10 +11,10 @@ import numpy as np
 from policies.snapshot import JobKey, Snapshot
 from predictors.arrays import Floats
 from predictors.forecast import LEVELS, Fan, Forecast
-from slurmplug.forecasting.kind_paces import KindPaces
-from slurmplug.forecasting.paces import Pace, Request, requests
-from slurmplug.forecasting.seen_speeds import Steps, Whose
-from slurmplug.forecasting.speed_tables import Table
+from slurmplug.forecasting.speeds.kind_paces import KindPaces
+from slurmplug.forecasting.speeds.paces import Pace, Request, requests
+from slurmplug.forecasting.speeds.seen_speeds import Steps, Whose
+from slurmplug.forecasting.speeds.speed_tables import Table
 
 _MEDIAN = len(LEVELS) // 2
 GUESS = 0.01

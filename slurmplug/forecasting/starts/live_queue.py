@@ -1,9 +1,9 @@
 """When the jobs of a snapshot start, and when one more would: its queue simulated forward on samples of run times.
 
 Jobs that wait for room, or for what runs under a limit of their QOS or associations to end, are started in the order of
-their priorities (`starts`). A resource is one pool over the nodes on which a job may run: how the GPUs in use lie on
-nodes is not simulated. Nor are jobs that wait for something else, such as a dependency, those that will be submitted,
-changes of priorities, and who else waits for a limit on nodes that have none in common with the job's.
+their priorities (`simulation`). A resource is one pool over the nodes on which a job may run: how the GPUs in use lie
+on nodes is not simulated. Nor are jobs that wait for something else, such as a dependency, those that will be
+submitted, changes of priorities, and who else waits for a limit on nodes that have none in common with the job's.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from policies.snapshot import Jobs, Snapshot
 from predictors.arrays import Bools, Floats, Ints
 from predictors.forecast import Forecasts
 from slurmplug.cluster.limits import Limits, ResourceUse
-from slurmplug.forecasting.limit_sums import QueueLimits
-from slurmplug.forecasting.queues import Running, Sums, Waiting
-from slurmplug.forecasting.run_time_samples import SHORTEST, samples_of
-from slurmplug.forecasting.starts import start_times
+from slurmplug.forecasting.starts.limit_sums import QueueLimits
+from slurmplug.forecasting.starts.queues import Running, Sums, Waiting
+from slurmplug.forecasting.starts.run_time_samples import SHORTEST, samples_of
+from slurmplug.forecasting.starts.simulation import start_times
 
 Number = TypeVar("Number", np.float64, np.int64)
 

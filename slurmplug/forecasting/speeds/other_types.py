@@ -13,8 +13,8 @@ from typing import TypeAlias
 
 from predictors import influence
 from predictors.gpu_type_ratio import KINDS_SPREAD, LogRatio, expected_log_ratio, mean_of_jobs
-from slurmplug.forecasting.paces import Pace
-from slurmplug.forecasting.seen_speeds import SeenSpeeds, Steps, Whose, typed_kind
+from slurmplug.forecasting.speeds.paces import Pace
+from slurmplug.forecasting.speeds.seen_speeds import SeenSpeeds, Steps, Whose, typed_kind
 
 MOST_KINDS = 50
 """The kinds, those seen last, whose step times are compared between two types of GPU."""

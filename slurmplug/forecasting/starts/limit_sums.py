@@ -1,4 +1,4 @@
-"""The limits of QOS and associations on the jobs of a queue, as sums over those that run (`starts.Sums`)."""
+"""The limits of QOS and associations on the jobs of a queue, as sums over those that run (`queues.Sums`)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from policies.snapshot import RESOURCES, Snapshot
 from predictors.arrays import Bools, Floats, Ints
 from slurmplug.cluster.limit_columns import LimitColumns, limit_columns
 from slurmplug.cluster.limits import JOBS, Limits, ResourceUse
-from slurmplug.forecasting.queues import Sums
+from slurmplug.forecasting.starts.queues import Sums
 
 MOST_ELEMENTS = 1_000_000
 """of an array: enough to reach any limit"""

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from policies.snapshot import JobKey
-from slurmplug.forecasting import seen_speeds
-from slurmplug.forecasting.seen_speeds import (
+from slurmplug.forecasting.speeds import seen_speeds
+from slurmplug.forecasting.speeds.seen_speeds import (
     MAX_JOBS,
     PlacementShape,
     SeenSpeeds,

@@ -9,8 +9,8 @@ import pytest
 from policies.snapshot import Snapshot
 from predictors.forecast import Forecasts
 from slurmplug.cluster.limits import JOBS, Assoc, AssocLimits, Limits, QosLimits, ResourceUse
-from slurmplug.forecasting.limit_sums import QueueLimits
-from slurmplug.forecasting.live_queue import LiveQueue, OneMore, waiting_in_order
+from slurmplug.forecasting.starts.limit_sums import QueueLimits
+from slurmplug.forecasting.starts.live_queue import LiveQueue, OneMore, waiting_in_order
 from tests.builders import NOW, forecasts, jobs, nodes, snapshot
 
 GPUS_OF_A_NODE = 4
@@ -108,7 +108,7 @@ def test_an_array_waits_as_many_jobs_and_starts_with_its_first() -> None:
 
 
 def test_an_array_of_a_million_elements_is_cut_short(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("slurmplug.forecasting.live_queue.MOST_WAITING", 5)
+    monkeypatch.setattr("slurmplug.forecasting.starts.live_queue.MOST_WAITING", 5)
     of = full(1, waiting=3, elements=[1, 2, 1_000_000, 1])
     assert waiting_in_order(of.jobs).tolist() == [1, 1, 2, 2, 2]
 

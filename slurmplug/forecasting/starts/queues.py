@@ -1,4 +1,4 @@
-"""Queues that are simulated forward (`starts`): who runs, who waits, and the limits on what runs at once."""
+"""Queues that are simulated forward (`simulation`): who runs, who waits, and the limits on what runs at once."""
 
 from __future__ import annotations
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from predictors.arrays import Bools, Floats, Ints
-from slurmplug.forecasting.queues import Waiting
-from slurmplug.forecasting.rows import Rows
+from slurmplug.forecasting.starts.queues import Waiting
+from slurmplug.forecasting.starts.rows import Rows
 
 MOST_IN_BLOCK = 32
 

@@ -9,7 +9,7 @@ from scipy.special import ndtri
 from predictors.arrays import Floats
 from predictors.forecast import LEVELS
 from predictors.speed import Measured, SpeedPredictor
-from slurmplug.forecasting.seen_speeds import PlacementShape, SeenSpeeds, Steps, Whose
+from slurmplug.forecasting.speeds.seen_speeds import PlacementShape, SeenSpeeds, Steps, Whose
 
 MAX_PER_CYCLE = 100
 """The most tables of jobs of a kind that are made in one cycle: each takes about a millisecond."""

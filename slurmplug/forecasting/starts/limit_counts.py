@@ -7,8 +7,8 @@ from typing import NamedTuple
 import numpy as np
 
 from predictors.arrays import Bools, Floats, Ints
-from slurmplug.forecasting.queues import Sums
-from slurmplug.forecasting.rows import Rows
+from slurmplug.forecasting.starts.queues import Sums
+from slurmplug.forecasting.starts.rows import Rows
 
 
 class Changes(NamedTuple):

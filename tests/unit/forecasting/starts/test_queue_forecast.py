@@ -7,10 +7,10 @@ import pytest
 
 from policies.snapshot import Snapshot
 from predictors.forecast import Forecasts
-from slurmplug.forecasting import queue_forecast as module
-from slurmplug.forecasting.live_queue import LiveQueue
-from slurmplug.forecasting.queue_forecast import QueueForecast, queue_forecast
-from slurmplug.forecasting.start_outcomes import (
+from slurmplug.forecasting.starts import queue_forecast as module
+from slurmplug.forecasting.starts.live_queue import LiveQueue
+from slurmplug.forecasting.starts.queue_forecast import QueueForecast, queue_forecast
+from slurmplug.forecasting.starts.start_outcomes import (
     FEWEST,
     NO_OUTCOMES,
     StartOutcomes,

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from predictors.arrays import Floats
-from slurmplug.forecasting.queue_history import QueueHistory
-from slurmplug.forecasting.wait_model import FEWEST, WaitModel, Waits, earlier_forecasts
+from slurmplug.forecasting.starts.queue_history import QueueHistory
+from slurmplug.forecasting.starts.wait_model import FEWEST, WaitModel, Waits, earlier_forecasts
 
 
 def waits(jobs: int, seed: int = 0) -> Waits:

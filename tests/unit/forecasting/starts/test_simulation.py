@@ -6,9 +6,9 @@ import pytest
 from predictors.arrays import Floats, Ints
 from slurmplug.cluster.limit_columns import limit_columns
 from slurmplug.cluster.limits import JOBS, Assoc, AssocLimits, Limits, QosLimits, ResourceUse
-from slurmplug.forecasting.limit_sums import limit_sums
-from slurmplug.forecasting.queues import Running, Sums, Waiting
-from slurmplug.forecasting.starts import start_times
+from slurmplug.forecasting.starts.limit_sums import limit_sums
+from slurmplug.forecasting.starts.queues import Running, Sums, Waiting
+from slurmplug.forecasting.starts.simulation import start_times
 from slurmplug.sim.slurm.launcher import HeldResources, LauncherSettings, NodeResources, Pending, jobs_to_start
 from slurmplug.sim.slurm.limited import Limited
 from slurmplug.sim.slurm.multifactor import Usage, Weights

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from predictors.arrays import Bools, Floats, Ints
-from slurmplug.forecasting.rows import Rows
+from slurmplug.forecasting.starts.rows import Rows
 
 _MORE = 16
 """places that are added where all are taken"""
