@@ -35,16 +35,16 @@ class Change(NamedTuple):
 def headline(page: str) -> str:
     """Ten lines: what is gained, where not, against whom, and what others pay."""
     first, whole, live = table(page, "first"), table(page, "first-whole"), _rows(page, LIVE)
-    told = {"fair": "equal shares (`fair`)", "srtf": "shortest-first, told the true run times (`srtf`)"}
+    told = {"fair": "equal shares (`fair`)", "srtf": "shortest-first that knows the true run times (`srtf`)"}
     lines = [
         f"**What was compared**: `{OURS}` and {len(rivals(first))} rivals, on the same simulated jobs from the"
-        f" workloads of {_whose(first)}, at {len(first)} loads in all. All have the same forecasts, but for a guess of"
-        f" speeds that only `{OURS}` is told, and all stop jobs early alike. JCT is the time from a job's submission to"
-        " its end.",
+        f" workloads of {_whose(first)}, at {len(first)} loads in all. All have the same forecasts and the same early"
+        f" stopping; only `{OURS}` also uses a guess of speeds that were never seen. JCT is the time from a job's"
+        " submission to its end.",
         f"**Mean JCT**: {_ranks(first)} (`first`).",
         *(f"**Against {told[name]}**: jobs there take {_against(first, name)} (`first`)." for name in told),
         f"**Against the others**: {'; '.join(_span(first, name) for name in _others(first))} (`first`).",
-        f"**Where nobody stops a job early**: {_ranks(whole)}; it is {_above(whole)} (`first-whole`).",
+        f"**Without early stopping**: {_ranks(whole)}; it is {_above(whole)} (`first-whole`).",
         f"**Deadlines, targets and accuracy**: {_kept(table(page, 'first-kept'))} (`first-kept`).",
         f"**Who pays**: {_fairness(table(page, 'first-fairness'))} (`first-fairness`).",
         f"**Users without directives**: {_plain(table(page, 'plain'))} (`plain`).",
@@ -113,9 +113,9 @@ def _ranks(rows: Sequence[Row]) -> str:
     for row in by_row:
         best, rival = min(zip(row, rivals(rows), strict=True), key=lambda pair: pair[0].more)
         if best.more < 0:
-            behind.append(f"{best.where}, where `{rival}` is {-best.more}% ± {best.half} shorter")
-    text = f"`{OURS}` has the shortest of all at {len(rows) - len(behind)} of {len(rows)}"
-    return f"{text}; not first at {', '.join(behind)}" if behind else text
+            behind.append(f"{best.where}, where that of `{rival}` is {-best.more}% ± {best.half} shorter")
+    text = f"`{OURS}` has the shortest of all at {len(rows) - len(behind)} of {len(rows)} loads"
+    return f"{text}, but not at {', '.join(behind)}" if behind else text
 
 
 def _span(rows: Sequence[Row], rival: str) -> str:
@@ -127,7 +127,7 @@ def _against(rows: Sequence[Row], rival: str) -> str:
     ordered = sorted(changes(rows, rival), key=lambda change: change.more)
     proven = sum(change.proven and change.more > 0 for change in ordered)
     ends = " to ".join(f"{_more(each.more)} time (± {each.half}, {each.where})" for each in (ordered[0], ordered[-1]))
-    return f"{ends}; more beyond chance at {proven} of {len(ordered)}"
+    return f"{ends}; it is more beyond chance at {proven} of {len(ordered)} loads"
 
 
 def _more(percent: int) -> str:
@@ -141,7 +141,7 @@ def _others(rows: Sequence[Row]) -> list[str]:
 def _above(rows: Sequence[Row]) -> str:
     found = [int(match[1]) for row in rows if (match := CHANGE.search(row["mlfs above the fluid"]))]
     ends = " to ".join(str(each) for each in sorted({min(found), max(found)}))
-    return f"{ends}% above a fluid schedule that knows the future and resizes for nothing"
+    return f"{ends}% above a fluid schedule that knows the future and resizes without cost"
 
 
 def _figures(cell: str) -> list[float]:
@@ -158,8 +158,8 @@ def _kept(rows: Sequence[Row]) -> str:
             less = best - _figures(row[OURS])[at]
             if less > within + 1e-9:
                 short.append(f"{where(row)}, where `{name}` has {less:{form}}{unit[:1]} more")
-        exceptions = f" but for {', '.join(short)}" if short else f" at all {len(rows)}"
-        text.append(f"{what} within {within:g}{unit} of the best rival{exceptions}")
+        exceptions = f" except at {', '.join(short)}" if short else f" at all {len(rows)} loads"
+        text.append(f"{what}: within {within:g}{unit} of the best rival{exceptions}")
     return "; ".join(text)
 
 
@@ -168,35 +168,35 @@ def _fairness(rows: Sequence[Row]) -> str:
         return sum(_figures(row[name])[0] for row in rows) / len(rows)
 
     shares = ", ".join(f"{mean(name):.0f}% under `{name}`" for name in (OURS, "fair", "srtf"))
-    worst = (_worse(rows, at, what) for at, what in ((1, "by that measure"), (2, "by its own run time")))
+    worst = (_worse(rows, at, what) for at, what in ((1, "by that ratio"), (2, "by JCT over its own run time")))
     return (
-        f"jobs that take over 1.1 times as long as an equal share of the cluster would let them: {shares}, in the"
-        f" mean. The worst job fares worse than that under `fair` {'; '.join(worst)}"
+        "the jobs that take over 1.1 times as long as with an equal share of the cluster to themselves are"
+        f" {shares}, in the mean. The worst job is worse off than the worst under `fair` {'; '.join(worst)}"
     )
 
 
 def _worse(rows: Sequence[Row], at: int, what: str) -> str:
     """Where the worst of a figure of `first-fairness` is above that under fair, and by how much there."""
     found = [(row, _figures(row[OURS])[at], _figures(row["fair"])[at]) for row in rows]
-    worse = [f"{where(row)} ({ours:g} for {fair:g})" for row, ours, fair in found if ours > fair]
-    return f"{what} at {len(worse)} of {len(rows)}" + (f": {', '.join(worse)}" if worse else "")
+    worse = [f"{where(row)} ({ours:g}, under `fair` {fair:g})" for row, ours, fair in found if ours > fair]
+    return f"{what} at {len(worse)} of {len(rows)} loads" + (f": {', '.join(worse)}" if worse else "")
 
 
 def _plain(rows: Sequence[Row]) -> str:
     share, jct = "users without directives", "their JCT"
     beside = "the others' policy and jobs"
     rigid = [row for row in rows if "rigid" in row[beside]]
-    found = [f"{row[jct]} where they are {row[share]}" for row in rigid]
+    found = [f"{row[jct]} if they are {row[share]} of the users" for row in rigid]
     proven = [row for row in rigid if (match := CHANGE.search(row[jct])) and abs(int(match[1])) > int(match[2] or 0)]
     judged = "" if proven else ", so neither a loss nor a gain is proven"
     waits = ", ".join(f"{row['their wait']} beside `{row[beside]}`" for row in rows if "elastic" in row[beside])
     return (
-        f"their mean JCT against Slurm alone changes by {', '.join(found)}, beside jobs that MLF-H does not resize"
-        f"{judged}; their wait, beside half of the users with elastic jobs, by {waits}"
+        f"compared with Slurm alone, their mean JCT changes by {', '.join(found)}, beside jobs that MLF-H does not"
+        f" resize{judged}; if the other half of the users has elastic jobs, their wait changes by {waits}"
     )
 
 
 def _live(rows: Sequence[Row]) -> str:
     ours = next(row for row in rows if row["policy"] == OURS)
     change, worst = ours["against Slurm alone"], ours["worst job"].partition(" (")[0]
-    return f"mean JCT is {change} against Slurm alone; the worst job takes {worst} as long"
+    return f"the mean JCT changes by {change} against Slurm alone; the worst job takes {worst} as long"
