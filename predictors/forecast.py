@@ -20,10 +20,11 @@ from predictors.quantile_table import INNER_LEVELS, LEVELS, LevelInterpolation
 
 __all__ = ["LEVELS", "NEEDS", "Fan", "Forecast", "Forecasts", "Need"]
 
-Need: TypeAlias = Literal["total", "remaining", "final", "accuracy", "loss", "speed", "guessed speed"]
+Need: TypeAlias = Literal["total", "remaining", "final", "accuracy", "loss", "speed", "rigid speed", "guessed speed"]
 """What can be forecast of a job; `Forecasts` has a field for each.
 
-"guessed speed" is of the field `speed`, too: with it counts a little of the rise that is expected beyond what was seen.
+The field `speed` is known of the jobs whose number of GPUs may change; with "rigid speed" also of those whose may not.
+With "guessed speed" a little of the rise that is expected beyond what was seen counts in it.
 """
 NEEDS: frozenset[Need] = frozenset(get_args(Need))
 

@@ -60,7 +60,7 @@ class ElasticFlow(Policy):
     """
 
     name = "elasticflow"
-    needs: frozenset[Need] = frozenset({"speed", "remaining"})
+    needs: frozenset[Need] = frozenset({"speed", "rigid speed", "remaining"})
 
     def __init__(self, settings: ElasticFlowSettings | None = None) -> None:
         self.settings: ElasticFlowSettings = settings or ElasticFlowSettings()

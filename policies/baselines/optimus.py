@@ -51,7 +51,7 @@ class Optimus(Policy):
     """
 
     name = "optimus"
-    needs: frozenset[Need] = frozenset({"speed", "remaining"})
+    needs: frozenset[Need] = frozenset({"speed", "rigid speed", "remaining"})
     decides_on = "reports"
 
     def __init__(self, settings: OptimusSettings | None = None) -> None:

@@ -41,12 +41,12 @@ class OASiS(Policy):
     """
 
     name = "oasis"
-    needs: frozenset[Need] = frozenset({"total", "remaining", "speed"})
+    needs: frozenset[Need] = frozenset({"total", "remaining", "speed", "rigid speed"})
 
     def __init__(self, settings: OASiSSettings | None = None) -> None:
         self.settings: OASiSSettings = settings or OASiSSettings()
         if self.settings.speed == "work":
-            self.needs = type(self).needs - {"speed"}  # by its settings a policy may need less
+            self.needs = type(self).needs - {"speed", "rigid speed"}  # by its settings a policy may need less
 
     def decide(self, snapshot: Snapshot, forecasts: Forecasts, memory: Memory) -> Plan:
         """Plan the slots to come, and start the present one."""

@@ -81,12 +81,12 @@ class SLAQ(Policy):
     """
 
     name = "slaq"
-    needs: frozenset[Need] = frozenset({"loss", "speed", "total"})
+    needs: frozenset[Need] = frozenset({"loss", "speed", "rigid speed", "total"})
 
     def __init__(self, settings: SLAQSettings | None = None) -> None:
         self.settings: SLAQSettings = settings or SLAQSettings()
         if self.settings.speed == "work":
-            self.needs = type(self).needs - {"speed"}  # by its settings a policy may need less
+            self.needs = type(self).needs - {"speed", "rigid speed"}  # by its settings a policy may need less
 
     def decide(self, snapshot: Snapshot, forecasts: Forecasts, memory: Memory) -> Plan:
         """Share the GPUs; rank by loss reduction per GPU second."""

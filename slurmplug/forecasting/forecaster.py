@@ -93,13 +93,16 @@ class Forecaster:
         if needs & {"total", "remaining", "speed"}:
             self._kind_paces.begin(snapshot)
             total, remaining, as_requested = self._run_times.forecast(snapshot, needs, self._kind_paces)
-        guess = GUESS if "guessed speed" in needs else 0.0
+        guess, rigid = GUESS if "guessed speed" in needs else 0.0, "rigid speed" in needs
+        speed = (
+            self._speed_fans.speeds(snapshot, as_requested, guess, rigid=rigid) if "speed" in needs else unknown.speed
+        )
         return Forecasts(
             total=total,
             remaining=remaining,
             final=fans.finals(jobs) if "final" in needs else unknown.final,
             accuracy=fans.accuracies(jobs) if "accuracy" in needs else unknown.accuracy,
             loss=fans.losses(jobs) if "loss" in needs else unknown.loss,
-            speed=self._speed_fans.speeds(snapshot, as_requested, guess) if "speed" in needs else unknown.speed,
+            speed=speed,
             models=self._models,
         )

@@ -35,7 +35,7 @@ ROUNDED_TO = 600.0
 LATEST_RUNS = 20
 """runs of the same user and name, of which it is told how many met the target"""
 
-_NEEDS: frozenset[Need] = frozenset({"total", "remaining", "speed"})
+_NEEDS: frozenset[Need] = frozenset({"total", "remaining", "speed", "rigid speed"})
 
 
 class Estimate(NamedTuple):
@@ -80,7 +80,7 @@ def estimate(ledger: LedgerFile, request: JobRequest, now: float) -> dict[str, A
         raise UsageError("the ledger has the queue of no cycle yet: is the daemon running? See slurmplug status")
     forecaster = kept_queue.forecaster(ledger)
     limits = kept_queue.limits(ledger) or Limits()
-    queue = LiveQueue(snapshot, forecaster.forecast(snapshot, _NEEDS - {"speed"}), limits=limits)
+    queue = LiveQueue(snapshot, forecaster.forecast(snapshot, _NEEDS - {"speed", "rigid speed"}), limits=limits)
     alone = request.snapshot(snapshot)
     own = forecaster.forecast(_managed(alone), _NEEDS)
     if request.time_limit is None and not own.total.known[0]:

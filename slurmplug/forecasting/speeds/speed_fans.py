@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from policies.placement.allocation import elastic
 from policies.snapshot import JobKey, Snapshot
 from predictors.arrays import Floats
 from predictors.forecast import LEVELS, Fan, Forecast
@@ -50,16 +51,19 @@ class SpeedFans:
         self._latest: tuple[list[int], list[_Scaled], list[Floats], float, Fan] = [], [], [], 0.0, Fan.unknown(0)
         """the latest fan, and what it was made of"""
 
-    def speeds(self, snapshot: Snapshot, as_requested: Forecast, guess: float = 0.0) -> Fan:
-        """A fan over GPUs up to the most that any job may have, of the managed jobs: no policy changes the GPUs of
-        others. as_requested (n,): run times in seconds on what jobs asked for. guess: how much counts of the rise that
-        is expected beyond what was seen.
+    def speeds(self, snapshot: Snapshot, as_requested: Forecast, guess: float = 0.0, *, rigid: bool = True) -> Fan:
+        """A fan over GPUs up to the most that any job may have, of the jobs whose number of GPUs may change.
+
+        as_requested (n,): run times in seconds on what jobs asked for. guess: how much counts of the rise that is
+        expected beyond what was seen. rigid: whether of all managed jobs, also those whose number of GPUs may not
+        change.
 
         Jobs of the same speeds share a row of it. The same object as in the cycle before where nothing changed.
         """
         jobs, n = snapshot.jobs, len(snapshot.jobs)
         self._paces.begin(snapshot)
-        rows = np.flatnonzero(jobs.managed & (jobs.gpus_max > 0) & (jobs.gpus > 0)).tolist()
+        wanted = jobs.managed if rigid else elastic(jobs)
+        rows = np.flatnonzero(wanted & (jobs.gpus_max > 0) & (jobs.gpus > 0)).tolist()
         if not rows:
             return Fan.unknown(n)
         self._most, counts = {}, self._paces.counts
