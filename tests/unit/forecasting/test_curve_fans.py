@@ -194,7 +194,7 @@ def training(n: int = 1, on: Any = ((0, 0, 2),), **columns: Any) -> Any:
 
 def test_what_is_not_needed_is_unknown() -> None:
     current = training(iteration_time=0.5, losses=[FALLING], accuracies=[RISING], max_iterations=65)
-    result: Forecasts = Forecaster().forecast(current, frozenset({"speed"}))
+    result: Forecasts = Forecaster().forecast(current, frozenset({"speed", "rigid speed"}))
     assert result.speed.known.all()
     assert not result.loss.known.any()
     assert not result.accuracy.known.any()

@@ -69,7 +69,7 @@ def test_speeds_ahead_are_those_of_the_type_that_a_job_will_have() -> None:
     made.port.wait(200.0)
     made.scheduler.run()
     snapshot, _ = made.scheduler.intake.absorb(made.port.read((), {}), 3)
-    fan = made.scheduler.forecaster.forecast(snapshot, frozenset({"speed"})).speed
+    fan = made.scheduler.forecaster.forecast(snapshot, frozenset({"speed", "rigid speed"})).speed
     rates = fan.at(np.arange(8, 10), 1).median
     assert rates == pytest.approx([1.0, 0.1], rel=0.1)
 
