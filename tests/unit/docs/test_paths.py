@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 
 import pytest
+from markdown_it import MarkdownIt
 
 from docs.make_site import DOCS, ROOT
 
@@ -12,8 +13,9 @@ PAGES = [*sorted(DOCS.glob("*.md")), ROOT / "README.md", ROOT / "CONTRIBUTING.md
 
 def named(page: Path) -> set[str]:
     """The relative paths in backticks, and names of test files; other names without a folder may be a user's files."""
-    text = page.read_text(encoding="utf-8")
-    words = [word for code in re.findall(r"`([^`\n]+)`", text) for word in re.split(r"[\s:,]", code)]
+    tokens = MarkdownIt().enable("table").parse(page.read_text(encoding="utf-8"))
+    codes = [each.content for token in tokens for each in token.children or () if each.type == "code_inline"]
+    words = [word for code in codes for word in re.split(r"[\s:,]", code)]
     files = [word for word in words if re.fullmatch(r"[\w.-][\w./-]*\.(py|sh|toml|service|md)", word)]
     return {file for file in files if "/" in file or re.fullmatch(r"test_\w+\.py", file)}
 
