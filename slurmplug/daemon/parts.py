@@ -29,7 +29,7 @@ from slurmplug.spool.process import SpoolProcess
 
 @dataclass(frozen=True)
 class Parts:
-    """The parts, each made of those before it; `closing` closes them."""
+    """The parts; `closing` closes them."""
 
     port: FencedCluster
     spool: SpoolProcess
