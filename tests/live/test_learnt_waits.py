@@ -74,16 +74,7 @@ def in_ledger(daemon: DaemonProcess) -> tuple[dict[int, tuple[float, float]], Wa
 
 def accounted(cluster: Sandbox) -> dict[int, tuple[float, float]]:
     """The same times, as slurmdbd knows them by now."""
-    columns = [
-        "sacct",
-        "-nPX",
-        "--allusers",
-        "-S",
-        "now-1hour",
-        "--name=first,short.sh",
-        "-o",
-        "JobIDRaw,Eligible,Start",
-    ]
+    columns = "sacct -nPX --allusers -S now-1hour --name=first,short.sh -o JobIDRaw,Eligible,Start".split()
     lines = cluster.run("root", columns, env={"SLURM_TIME_FORMAT": "%s"}).stdout.splitlines()
     rows = (line.split("|") for line in lines if "Unknown" not in line)
     return {int(job): (float(eligible), float(start)) for job, eligible, start in rows}
