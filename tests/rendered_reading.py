@@ -64,7 +64,7 @@ class RenderedCluster:
 
     def _jobs(self, live: Any) -> JobRows:
         engine, columns = self._port.engine, self._port.engine.table.columns
-        held, names = engine.holds, engine.nodes.names
+        held, names = engine.allocations.holds, engine.nodes.names
         running, count = engine.state[live] == RUNNING, len(live)
         waits = engine.waits_since[live]
         demand = engine.table.per_gpu[live] * np.maximum(engine.gpus[live], 1)[:, None]
@@ -130,7 +130,7 @@ class RenderedCluster:
             if any("iteration" in line for line in written):
                 self._in_run[row] = int(engine.restarts[row])
             written = sorted(written, key=lambda line: float(line["time"]))
-            if row in engine.holds and self._in_run.get(row) == engine.restarts[row]:
+            if row in engine.allocations.holds and self._in_run.get(row) == engine.restarts[row]:
                 written.append(self._load(row, training))
             if written:
                 found[row + 1] = b"".join(json.dumps(line).encode() + b"\n" for line in written)
@@ -187,7 +187,7 @@ class RenderedCluster:
 
     def _load(self, row: int, training: int) -> dict[str, Any]:
         engine = self._port.engine
-        first = min(node for node, _ in engine.holds[row])
+        first = min(node for node, _ in engine.allocations.holds[row])
         nominal = float(engine.nominal[training])
         share = float(np.clip(engine.nodes.network[first] / engine.nodes.bandwidth[first], 0.0, 1.0))
         sent = float(engine.traffic_rate[training]) * (float(engine.rate[training]) / nominal if nominal else 1.0)

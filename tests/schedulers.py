@@ -1,5 +1,7 @@
 """The way of the data, put together for a test."""
 
+from typing import Any
+
 from policies.policy import Policy
 from slurmplug.cluster.port import ClusterPort
 from slurmplug.config.schema import Config
@@ -14,3 +16,8 @@ def begun(port: ClusterPort, policy: Policy, ledger: Ledger, config: Config) -> 
     intake = Intake(ledger.live_records())
     intake.set_changed_requests([each.job for each in ledger.open_operations() if each.goal])
     return Scheduler(port, intake, Forecaster(), policy, ledger, config)
+
+
+def configure(scheduler: Scheduler, **changed: Any) -> None:
+    """A reload of the configuration, in which these values of `Config` have changed."""
+    scheduler.use(scheduler.config.model_copy(update=changed), scheduler.policy, scheduler.fallback)

@@ -11,8 +11,7 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from predictors.arrays import Floats
-from slurmplug.commands.options import emit
+from slurmplug.commands.options import emit, with_options
 from slurmplug.console import table, times
 from slurmplug.errors import UsageError
 from slurmplug.sim.engine.job import SimJob, Workload
@@ -25,14 +24,6 @@ ReadWorkload: TypeAlias = Callable[[int], Workload]
 Shown: TypeAlias = Sequence[tuple[str, str]]
 """Figures that a table shows, and how: text, integer, number, share or span of time."""
 _NOTHING = "-"
-
-curves_option = click.option(
-    "--curves",
-    "curves_path",
-    type=click.Path(path_type=Path, dir_okay=False),
-    metavar="FILE",
-    help="With --assume-directives: draw curves from this file, JSON lines with val_acc, rather than from our own.",
-)
 
 _OPTIONS = (
     click.argument("name", metavar="WORKLOAD"),
@@ -85,7 +76,7 @@ def workload_options(command: Callable[..., None]) -> Callable[..., None]:
 
         command(name=name, seeds=seeds or (0,), read=read, **others)
 
-    return functools.reduce(lambda made, option: option(made), reversed(_OPTIONS), with_workload)
+    return with_options(with_workload, _OPTIONS)
 
 
 def where_options(command: Callable[..., None]) -> Callable[..., None]:
@@ -97,7 +88,7 @@ def where_options(command: Callable[..., None]) -> Callable[..., None]:
             raise UsageError("--processes runs simulations on this machine, --on slurm does not: give one of them")
         command(where=Where(processes, on == "slurm"), **others)
 
-    return functools.reduce(lambda made, option: option(made), reversed(_WHERE), with_where)
+    return with_options(with_where, _WHERE)
 
 
 def described(workload: Workload, launcher: str, run_times: str) -> list[str]:
@@ -145,15 +136,6 @@ def _limits_of(workload: Workload, managed: Sequence[SimJob]) -> list[str]:
 
 def _gpu_hours(jobs: Sequence[SimJob]) -> float:
     return sum(job.gpus * run_time_alone(job, job.gpus) for job in jobs) / 3600
-
-
-def read_curves(path: Path | None) -> list[Floats]:
-    """The accuracy curves of a file of --curves; none without a file. Raises DataError."""
-    if path is None:
-        return []
-    from slurmplug.learning.dataset_files import read_accuracy_curves  # noqa: PLC0415  pandas takes a second to load
-
-    return [run.values for run in read_accuracy_curves([path])]
 
 
 def write(path: Path, text: str, mode: Literal["a", "w"]) -> None:

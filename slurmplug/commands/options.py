@@ -1,12 +1,13 @@
 """Options and helpers that the commands share: the configuration, what is selected, and the output."""
 
 import errno
+import functools
 import getpass
 import os
 import shutil
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -45,6 +46,11 @@ clusters_option = click.option(
     callback=lambda _context, _option, listed: split_list(listed),
     help="These clusters, of endpoint.clusters in the configuration; all.",
 )
+
+
+def with_options(command: Command, options: Sequence[Callable[[Command], Command]]) -> Command:
+    """The command with these options and arguments, which --help lists in this order."""
+    return functools.reduce(lambda made, option: option(made), reversed(options), command)
 
 
 def split_list(listed: str) -> tuple[str, ...]:

@@ -12,13 +12,11 @@ import click
 from policies.mlfs.load_control import LoadControlSettings
 from policies.mlfs.with_early_stopping import WithEarlyStopping
 from policies.policy import Policy
-from predictors.arrays import Floats
+from slurmplug.commands.assuming import Assumed, assume_options
 from slurmplug.commands.experiment import (
     ReadWorkload,
-    curves_option,
     described,
     print_results,
-    read_curves,
     where_options,
     workload_options,
     write,
@@ -36,7 +34,6 @@ from slurmplug.sim.experiment import plot, side_by_side, summary
 from slurmplug.sim.experiment.result import RunResult
 from slurmplug.sim.experiment.side_by_side import OnProgress, Run, Where
 from slurmplug.sim.experiment.simulation import NO_CONTENTION, Simulation, SimulationSettings
-from slurmplug.sim.workloads.assumed import OURS, with_assumed_directives
 
 Launcher: TypeAlias = Literal["direct", "slurm"]
 RunTimes: TypeAlias = Literal["forecast", "told"]
@@ -71,14 +68,7 @@ _SHOWN = (
     help="Run times are forecast from the jobs that ended before (the default of sacct: and ledger:), or told to the "
     "policy, with the workload's error (of all others).",
 )
-@click.option(
-    "--assume-directives",
-    "share",
-    type=click.FloatRange(0, 1, min_open=True),
-    metavar="SHARE",
-    help="Give directives and learning curves, drawn by the seed, to this share of the jobs that have none.",
-)
-@curves_option
+@assume_options("by the seed")
 @click.option(
     "--plot",
     "plot_path",
@@ -113,8 +103,7 @@ def simulate(
     policies: tuple[str, ...],
     launcher: Launcher | None,
     run_times: RunTimes | None,
-    share: float | None,
-    curves_path: Path | None,
+    assumed: Assumed,
     plot_path: Path | None,
     stopping: str,
     epsilon: float,
@@ -127,15 +116,10 @@ def simulate(
     settings = _assigned(assigned, dict(wanted))
     stops = stopping == "on"
     made = [_policy(each, own, settings.get(own, {}), interval, epsilon, stops=stops) for each, own in wanted]
-    if curves_path and share is None:
-        raise UsageError("--curves is for --assume-directives SHARE: name a share, from 0 to 1")
     if json_path:
         write(json_path, "", "a")
     draw = plot.drawing(plot_path) if plot_path else None
-    curves = read_curves(curves_path)
-    simulations = _Simulations(
-        read, cluster, interval, launcher, run_times, stops, share, curves, str(curves_path or OURS)
-    )
+    simulations = _Simulations(read, cluster, interval, launcher, run_times, stops, assumed)
     emit(map(printable, simulations.described(seeds[0])))
     drawn = seeds[0] if draw else None
     runs = [
@@ -162,16 +146,7 @@ class _Simulations:
     launcher: Launcher | None
     run_times: RunTimes | None
     stops: bool
-    share: float | None
-    curves: Sequence[Floats]
-    curves_of: str
-
-    def workload(self, seed: int) -> Workload:
-        """The jobs of a seed, with the directives that are assumed."""
-        jobs = self.read(seed)
-        if self.share is None:
-            return jobs
-        return with_assumed_directives(jobs, self.share, seed, self.curves, self.curves_of)
+    assumed: Assumed
 
     def described(self, seed: int) -> list[str]:
         workload, _ = _prepared(self, seed)
@@ -204,7 +179,7 @@ class _Simulations:
 @lru_cache(maxsize=1)
 def _prepared(simulations: _Simulations, seed: int) -> tuple[Workload, CachePolicies]:
     """The jobs of a seed, and the forecasts that its runs share where they follow one another."""
-    return simulations.workload(seed), once_grown()
+    return simulations.assumed.of(simulations.read(seed), seed), once_grown()
 
 
 def _policy(

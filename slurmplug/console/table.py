@@ -140,7 +140,8 @@ def text_lines(
     if header and rule:
         out.append(" ".join("-" * each.width for each in fields))
     padded = [_padded_column(field, column) for field, column in zip(fields, texts, strict=True)]
-    return out + [" ".join(cells) for cells in zip(*padded, strict=True)]
+    template = " ".join(place for place, _ in padded)
+    return out + [template % cells for cells in zip(*(column for _, column in padded), strict=True)]
 
 
 def unlimited(field: Field[Row]) -> Field[Row]:
@@ -159,10 +160,11 @@ def _narrow(texts: Sequence[str]) -> bool:
     return all(map(str.isascii, texts))
 
 
-def _padded_column(field: Field[Any], texts: Sequence[str]) -> Iterable[str]:
+def _padded_column(field: Field[Any], texts: Sequence[str]) -> tuple[str, Iterable[str]]:
+    """The place of a column in a template of %, which is faster than padding each text, and what stands there."""
     if not _narrow(texts) or max(map(len, texts), default=0) > field.width:
-        return (_padded(text, field) for text in texts)
-    return (text.ljust(field.width) if field.left else text.rjust(field.width) for text in texts)
+        return "%s", [_padded(text, field) for text in texts]
+    return f"%{'-' if field.left else ''}{field.width}s", texts
 
 
 def delimited_lines(

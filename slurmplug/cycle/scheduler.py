@@ -48,7 +48,7 @@ log = logging.getLogger(__name__)
 
 @dataclass
 class Scheduler:
-    """Runs cycles with these parts. `config`, `policy` and `fallback` may be replaced between two cycles."""
+    """Runs cycles with these parts. `use` alone replaces the configuration and the policies, between two cycles."""
 
     port: ClusterPort
     intake: Intake
@@ -66,6 +66,10 @@ class Scheduler:
     _comparison: Comparison = field(default_factory=Comparison)
     """the last one of SiteFactors"""
     _events: EventLog = field(default_factory=EventLog)
+
+    def use(self, config: Config, policy: Policy, fallback: Policy | None) -> None:
+        """From the next cycle on, follow these: after a reload, or where another model is to decide."""
+        self.config, self.policy, self.fallback = config, policy, fallback
 
     def run(self) -> CycleRecord | None:
         """One cycle; None if the cluster could not be read.

@@ -12,6 +12,7 @@ import numpy as np
 
 from policies.policy import Policy
 from slurmplug.config import model_files, policy_registry
+from slurmplug.config.schema import Config
 from slurmplug.cycle import outcomes
 from slurmplug.cycle.agreement import Decision
 from slurmplug.cycle.record import CycleRecord
@@ -46,16 +47,16 @@ class Promotion:
         """of the configured policy, where it is learnt"""
         self._of_model: dict[str, PolicyProcess] = {}
         """of the model that acts or is to, by its digest"""
-        self.configure(scheduler.policy, scheduler.fallback)
+        self.configure(scheduler.config, scheduler.policy, scheduler.fallback)
 
-    def configure(self, policy: Policy, fallback: Policy | None) -> None:
-        """Take the configured policy, and what decides where that one may not; from the next cycle on."""
+    def configure(self, config: Config, policy: Policy, fallback: Policy | None) -> None:
+        """Take the configuration, its policy, and what decides where that one may not; from the next cycle on."""
         self.close()
         self._configured, self._fallback = policy, fallback
         if policy.learnt:
-            self._own = PolicyProcess(policy, self._scheduler.config)
+            self._own = PolicyProcess(policy, config)
             self._own.settled(START_SECONDS)
-        self._scheduler.policy, self._scheduler.fallback = self._own or policy, fallback
+        self._scheduler.use(config, self._own or policy, fallback)
         self._acting = None
 
     def close(self) -> None:
@@ -135,11 +136,12 @@ class Promotion:
         if process is not None and begins is None and self._acting is None:
             return
         self._acting = acting if begins else None
-        self._scheduler.policy = begins or self._own or self._configured
-        self._scheduler.fallback = self._fallback or self._configured if begins else self._fallback
+        policy = begins or self._own or self._configured
+        fallback = self._fallback or self._configured if begins else self._fallback
+        self._scheduler.use(self._scheduler.config, policy, fallback)
         self._compared = 0
         self._foreseen = set(model_outcomes.waits_of_live_jobs(self._ledger))
-        self._forecaster.get_ready(self._scheduler.policy.needs)
+        self._forecaster.get_ready(policy.needs)
         decides = acting.name if acting and begins else f"policy {self._configured.name}"
         log.info("from this cycle on %s decides", decides)
 

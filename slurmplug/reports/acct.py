@@ -12,7 +12,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from slurmplug.console.table import Field, Row, Value
+from slurmplug.console.table import Field, Value
 from slurmplug.directives.generated import Generated
 from slurmplug.reports import sacct_fields
 
@@ -228,14 +228,13 @@ FIELDS: tuple[Field[Job], ...] = tuple(
 )
 
 
-def charged(field: Field[Row], config: Config, job_of: Callable[[Row], Job]) -> Field[Row]:
-    """The field with the rates of this configuration, if it depends on them. `job_of`: the job of a row."""
+def charged(field: Field[Any], config: Config) -> Field[Any]:
+    """The field with the rates of this configuration, if it depends on them."""
     if field.name != "Charge" or not config.charging.charges:
         return field
     from slurmplug.reports.charging import highest_rate  # noqa: PLC0415  few reports have it
 
-    def charge(row: Row) -> Value:
-        job = job_of(row)
+    def charge(job: Job) -> Value:
         rate = highest_rate(job, config)
         return None if rate is None else rate * attained(job)
 

@@ -4,7 +4,7 @@
 Only times of the job itself leave this module, as `sbatch --test-only` shows them: nothing of other users' jobs.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -12,7 +12,7 @@ import numpy as np
 
 from policies.snapshot import Snapshot
 from predictors.arrays import Floats
-from predictors.forecast import Forecast, Need
+from predictors.forecast import Forecast, Forecasts, Need
 from slurmplug.cluster.limits import Limits
 from slurmplug.errors import UsageError
 from slurmplug.forecasting.starts.live_queue import NO_LIMIT, SAMPLES, LiveQueue, OneMore
@@ -73,7 +73,7 @@ def estimate(ledger: LedgerFile, request: JobRequest, now: float) -> dict[str, A
 
     Raises:
         LedgerError: the ledger cannot be read
-        UsageError: no cycle is kept, or the cluster of the last one cannot have such a job
+        UsageError: no cycle is kept, its cluster cannot have such a job, or it is not known how long that would run
     """
     snapshot = kept_queue.latest(ledger)
     if snapshot is None:
@@ -83,26 +83,14 @@ def estimate(ledger: LedgerFile, request: JobRequest, now: float) -> dict[str, A
     queue = LiveQueue(snapshot, forecaster.forecast(snapshot, _NEEDS - {"speed", "rigid speed"}), limits=limits)
     alone = request.snapshot(snapshot)
     own = forecaster.forecast(_managed(alone), _NEEDS)
-    if request.time_limit is None and not own.total.known[0]:
-        raise UsageError(
-            "how long this job would run is not known: nothing like it has ended here, and it has no time limit; "
-            "give it one with --time"
-        )
-    variants = [_Variant("", None, request.gpus, request.time_limit, own.total)]
-    variants += _shorter(request, own.total)
-    variants += _other_sizes(request, own.total, lambda gpus: float(own.speed.at([0], [gpus]).median[0]))
+    variants = _variants(request, own)
     jobs = [variant.job(request) for variant in variants]
     place = queue.place_of(request.user, request.partition)
     whose = limits.of_new_job(request.user, request.account, request.qos, request.partition)
     waits = queue.starts_of(jobs, place, alone.fits[0], whose=whose, gpu_type=request.gpu_type)
     medians = median_and_interval(waits)[:, 0]
-    model = kept_queue.wait_model(ledger)
-    if model is None:
-        learnt = np.full(len(jobs), np.nan)
-    else:
-        asked = [variant.asked(job) for variant, job in zip(variants, jobs, strict=True)]
-        features = WaitsByLedger(ledger, snapshot).features(request.user, request.partition, asked, now)
-        learnt = model.waits(features) + max(now - snapshot.now, 0.0)
+    asked = [variant.asked(job) for variant, job in zip(variants, jobs, strict=True)]
+    learnt = _learnt_waits(ledger, snapshot, request, asked, now)
     limit = np.nan if request.time_limit is None else request.time_limit
     method, corrected = kept_queue.outcomes(ledger).corrected(medians, learnt, limit)
     if corrected.size:
@@ -131,6 +119,17 @@ def _managed(snapshot: Snapshot) -> Snapshot:
     return replace(snapshot, jobs=replace(jobs, managed=np.ones(len(jobs), dtype=bool)))
 
 
+def _learnt_waits(
+    ledger: LedgerFile, snapshot: Snapshot, request: JobRequest, variants: Sequence[NewJob], now: float
+) -> Floats:
+    """(variants,) the seconds from the snapshot to their starts by the model of waits; NaN where there is no model."""
+    model = kept_queue.wait_model(ledger)
+    if model is None:
+        return np.full(len(variants), np.nan)
+    features = WaitsByLedger(ledger, snapshot).features(request.user, request.partition, variants, now)
+    return model.waits(features) + max(now - snapshot.now, 0.0)
+
+
 @dataclass(frozen=True)
 class _Variant:
     """The job with another number of GPUs or time limit."""
@@ -153,6 +152,24 @@ class _Variant:
         """It for the model of waits, of which `job` is that for the simulation."""
         expected = self.total.median[0] if self.total.known[0] else job.limit / 2
         return NewJob(job.demand, job.limit, float(expected))
+
+
+def _variants(request: JobRequest, own: Forecasts) -> list[_Variant]:
+    """The job as it is, and with each change of which it is told what it would bring. own: the job's forecasts.
+
+    Raises:
+        UsageError: it is not known how long it would run
+    """
+    if request.time_limit is None and not own.total.known[0]:
+        raise UsageError(
+            "how long this job would run is not known: nothing like it has ended here, and it has no time limit; "
+            "give it one with --time"
+        )
+    return [
+        _Variant("", None, request.gpus, request.time_limit, own.total),
+        *_shorter(request, own.total),
+        *_other_sizes(request, own.total, lambda gpus: float(own.speed.at([0], [gpus]).median[0])),
+    ]
 
 
 def _shorter(request: JobRequest, total: Forecast) -> Iterator[_Variant]:

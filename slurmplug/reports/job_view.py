@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from operator import itemgetter
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Literal
 
 from policies.mlfs.load_control import NOT_FINITE_REPORTS
 from policies.snapshot import JobKey
@@ -33,8 +33,8 @@ class Job:
     the job; `columns`: those of the ledger. What takes long is read from these only when it is asked for."""
 
     __slots__ = (
-        "_elapsed", "_final", "_judgement", "_kept_forecast", "_record", "_remaining", "columns", "directives",
-        "facts", "first", "quantities", "ranking", "reported_at", "row",
+        "_elapsed", "_final", "_judgement", "_kept_forecast", "_left_to_slurm_by", "_outlook", "_record", "_remaining",
+        "columns", "directives", "facts", "first", "quantities", "ranking", "reported_at", "row", "seen", "waits",
     )  # fmt: skip
 
     def __init__(
@@ -46,6 +46,10 @@ class Job:
         self.facts = JobFacts._make(_FACTS(columns))
         self.directives = job_rows.directives_from(columns["directives"])
         self.ranking = ranking
+        self.seen: float = columns["seen"]
+        """when it was last seen"""
+        self.waits: bool = self.facts.state in WAITING
+        """whether it is pending, in any of Slurm's ways"""
         self.first: float | None = columns["first_iteration"]
         """the lowest iteration that it ever reported"""
         self.quantities: Mapping[str, float] = NOTHING
@@ -57,6 +61,8 @@ class Job:
             self.quantities = {name: float(value) for name, value in columns["quantities"].items()}
             self.reported_at = {name: at + before for name, at in columns["quantities_at"].items()}
         self._kept_forecast = forecast
+        self._outlook: Outlook | Literal["not read"] | None = "not read"
+        self._left_to_slurm_by: str | None = None
         self._record: JobRecord | None = None
         self._judgement: JudgedBy | None = None
         self._elapsed: float | None = None
@@ -74,12 +80,6 @@ class Job:
     def key(self) -> JobKey:
         """What it is."""
         return JobKey(self.columns["cluster"], self.facts.job_id, self.columns["first_submit"])
-
-    @property
-    def seen(self) -> float:
-        """When it was last seen."""
-        seen: float = self.columns["seen"]
-        return seen
 
     @property
     def given_back(self) -> bool:
@@ -167,11 +167,6 @@ class Job:
         return self.facts.live
 
     @property
-    def waits(self) -> bool:
-        """Whether it is pending, in any of Slurm's ways."""
-        return self.facts.state in WAITING
-
-    @property
     def started(self) -> float | None:
         """When this run started. Slurm's field is something else for a pending job (when it might start) and for one
         that was cancelled while pending (when that was)."""
@@ -189,11 +184,12 @@ class Job:
     def outlook(self) -> Outlook | None:
         """What the last forecast of the queue says of it; None where that is too old, or of when it did not wait yet or
         still waited."""
-        forecast = self._kept_forecast
-        if self.ranking is None or forecast is None or self.seen - forecast.at > OLDEST:
-            return None
-        outlook = forecast.of(self.row)
-        return outlook if outlook is not None and outlook.waits == self.waits else None
+        if self._outlook == "not read":
+            forecast = self._kept_forecast
+            known = self.ranking is not None and forecast is not None and self.seen - forecast.at <= OLDEST
+            outlook = forecast.of(self.row) if known and forecast is not None else None
+            self._outlook = outlook if outlook is not None and outlook.waits == self.waits else None
+        return self._outlook
 
     @property
     def forecast_at(self) -> float | None:
@@ -275,8 +271,11 @@ class Job:
     @property
     def left_to_slurm_by(self) -> str:
         """The rule by which only Slurm decides about it, or empty."""
-        rule = self.ranking.protected_by if self.ranking else ""
-        return leaving_rule(self.given_back, rule, self.directives is None or bool(self.columns["in_doubt"]))
+        if self._left_to_slurm_by is None:
+            rule = self.ranking.protected_by if self.ranking else ""
+            unread = self.directives is None or bool(self.columns["in_doubt"])
+            self._left_to_slurm_by = leaving_rule(self.given_back, rule, unread)
+        return self._left_to_slurm_by
 
     @property
     def remaining(self) -> PredictedValue:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from slurmplug.console.table import Field, Value, ordinal
@@ -97,51 +96,53 @@ def _terms(job: Job) -> Value:
     return job.ranking.terms if job.ranking else {}
 
 
-def _of_job(value: Callable[[Job], Value]) -> Callable[[QueueEntry], Value]:
-    return lambda entry: value(entry.job)
+def _rank(entry: QueueEntry) -> int | None:
+    return entry.rank
 
 
-def _of_entry(field: Field[Any]) -> Field[QueueEntry]:
-    return replace(field, value=_of_job(field.value))
+def _doing(entry: QueueEntry) -> str:
+    return entry.doing
 
 
-FIELDS: dict[str, Field[QueueEntry]] = {
+def _code(job: Job) -> str:
+    return _CODES.get(job.facts.state, job.facts.state)
+
+
+OF_ENTRIES: tuple[Field[Any], ...] = (
+    Field("Position", "integer", 5, "its rank among the ranked pending jobs, 1 first", _rank),
+    Field("Doing", "text", 60, "what is being done to it, or would be", _doing, left=True),
+)
+"""The fields of a `QueueEntry`; all others are of its job."""
+FIELDS: dict[str, Field[Any]] = {
     field.name.lower(): field
     for field in (
-        *map(_of_entry, acct.FIELDS),
-        Field("Position", "integer", 5, "its rank among the ranked pending jobs, 1 first", lambda e: e.rank),
-        Field("Doing", "text", 60, "what is being done to it, or would be", lambda e: e.doing, left=True),
-        Field("StateCompact", "text", 2, "squeue's code of its state", lambda e: _code(e.job)),
-        Field("Iteration", "text", 13, "iterations done, of how many; the trial, if several", _of_job(_progress)),
-        Field("Judged", "text", 24, "the value by which it is judged, else its loss", _of_job(_value), left=True),
-        Field("JudgedValue", "text", 10, "the number of Judged", _of_job(_number)),
-        Field("FinalRange", "text", 26, "Final, with its 90 % interval", _of_job(_final), left=True),
-        Field("Progress", "text", BAR, "the share of its iterations, as a bar", _of_job(_bar), left=True),
-        Field("Chance", "text", 13, "whether its deadline can be met", _of_job(deadlines.chance)),
-        Field("ReasonList", "text", 20, "its nodes, or why it waits", _of_job(_nodes_or_reason), left=True),
-        Field("StartTime", "time", 19, "when it started, or is expected to", _of_job(_start), "N/A"),
+        *acct.FIELDS,
+        *OF_ENTRIES,
+        Field("StateCompact", "text", 2, "squeue's code of its state", _code),
+        Field("Iteration", "text", 13, "iterations done, of how many; the trial, if several", _progress),
+        Field("Judged", "text", 24, "the value by which it is judged, else its loss", _value, left=True),
+        Field("JudgedValue", "text", 10, "the number of Judged", _number),
+        Field("FinalRange", "text", 26, "Final, with its 90 % interval", _final, left=True),
+        Field("Progress", "text", BAR, "the share of its iterations, as a bar", _bar, left=True),
+        Field("Chance", "text", 13, "whether its deadline can be met", deadlines.chance),
+        Field("ReasonList", "text", 20, "its nodes, or why it waits", _nodes_or_reason, left=True),
+        Field("StartTime", "time", 19, "when it started, or is expected to", _start, "N/A"),
         Field(
             "StartLow",
             "time",
             19,
             "of a job that waits, the 10 % quantile of its start",
-            _of_job(_of_outlook("start_low")),
+            _of_outlook("start_low"),
         ),
-        Field("StartHigh", "time", 19, "its 90 % quantile", _of_job(_of_outlook("start_high"))),
-        Field("EndTime", "time", 19, "when it is expected to end", _of_job(deadlines.expected_end), "N/A"),
-        Field(
-            "EndLow", "time", 19, "of a job that waits, the 10 % quantile of its end", _of_job(_of_outlook("end_low"))
-        ),
-        Field("EndHigh", "time", 19, "its 90 % quantile", _of_job(_of_outlook("end_high"))),
-        Field("ForecastAt", "time", 19, "the time of the queue state behind the forecast", _of_job(_forecast_at)),
-        Field("TimeLeft", "span", 10, "the rest of its time limit", _of_job(_time_left), "UNLIMITED"),
-        Field("ArrayTasks", "text", 12, "elements of an array that wait together", lambda e: e.job.facts.array_tasks),
-        Field("Dependency", "text", 20, "its --dependency", lambda e: e.job.facts.dependency, left=True),
-        Field("Terms", "text", 0, "the terms of its score", _of_job(_terms)),
+        Field("StartHigh", "time", 19, "its 90 % quantile", _of_outlook("start_high")),
+        Field("EndTime", "time", 19, "when it is expected to end", deadlines.expected_end, "N/A"),
+        Field("EndLow", "time", 19, "of a job that waits, the 10 % quantile of its end", _of_outlook("end_low")),
+        Field("EndHigh", "time", 19, "its 90 % quantile", _of_outlook("end_high")),
+        Field("ForecastAt", "time", 19, "the time of the queue state behind the forecast", _forecast_at),
+        Field("TimeLeft", "span", 10, "the rest of its time limit", _time_left, "UNLIMITED"),
+        Field("ArrayTasks", "text", 12, "elements of an array that wait together", lambda job: job.facts.array_tasks),
+        Field("Dependency", "text", 20, "its --dependency", lambda job: job.facts.dependency, left=True),
+        Field("Terms", "text", 0, "the terms of its score", _terms),
     )
 }
 """By their names in lower case, as in JSON."""
-
-
-def _code(job: Job) -> str:
-    return _CODES.get(job.facts.state, job.facts.state)

@@ -19,8 +19,7 @@ from slurmplug.ledger.selection import JobId, Selection
 from slurmplug.reports import acct, job_view, queue_fields
 from slurmplug.reports.alive import alive
 from slurmplug.reports.interface import JobExplanation, Suggestions, Table
-from slurmplug.reports.job_view import Job
-from slurmplug.reports.queue import EVERYTHING, QueueEntry, queue_view
+from slurmplug.reports.queue import EVERYTHING, queue_view
 from slurmplug.reports.viewer import OPERATOR, Viewer
 
 if TYPE_CHECKING:
@@ -49,22 +48,23 @@ class LedgerReports:
             else:
                 rows = queries.job_rows(self._ledger, visible)[page]
                 found = job_view.jobs_in_rows(self._ledger, rows, others=others)
-            wanted = [acct.charged(each, self._config, _itself) for each in _named(fields, ACCT_FIELDS)]
+            wanted = [acct.charged(each, self._config) for each in _named(fields, ACCT_FIELDS)]
             return table.columns(wanted, found)
 
     def queue(self, which: Selection, fields: Sequence[str], page: slice = EVERYTHING) -> Table:
         """For `queue` and `prio`: a page of the queue, in its order."""
         with _without_collector():
-            found = queue_view(self._ledger, self._visible(which), page)
-            wanted = [acct.charged(each, self._config, _job_of) for each in _named(fields, queue_fields.FIELDS)]
-            return table.columns(wanted, found)
+            entries = queue_view(self._ledger, self._visible(which), page)
+            jobs = [entry.job for entry in entries]
+            wanted = [acct.charged(each, self._config) for each in _named(fields, queue_fields.FIELDS)]
+            return [list(map(each.value, entries if each in queue_fields.OF_ENTRIES else jobs)) for each in wanted]
 
     def explain_job(self, job: JobId, *, curves: bool = False) -> list[JobExplanation]:
         """For `why`: of each element of an array; empty where there is no such job. `curves`: with `curve`."""
         from slurmplug.reports import explaining  # noqa: PLC0415  the other reports need no sentences
 
         visible = self._visible(Selection(jobs=(job,)))
-        fields = [acct.charged(field, self._config, _itself) for field in acct.FIELDS]
+        fields = [acct.charged(field, self._config) for field in acct.FIELDS]
         return [
             JobExplanation(table.as_dict(fields, each), each.facts.array_task < 0, story)
             for each, story in explaining.explained(self._ledger, visible, self._viewer, self._config, curves=curves)
@@ -149,11 +149,3 @@ def _named(names: Sequence[str], fields: Mapping[str, Field[Any]]) -> list[Field
     if unknown := [name for name in names if name not in fields]:
         raise UsageError(f"there is no field {unknown[0]!r}: is the same release of slurmplug on both hosts?")
     return [fields[name] for name in names]
-
-
-def _itself(job: Job) -> Job:
-    return job
-
-
-def _job_of(entry: QueueEntry) -> Job:
-    return entry.job

@@ -37,7 +37,7 @@ def site(cluster: Sandbox, tmp_path: Path) -> Iterator[LiveSite]:
 
 
 def under(site: LiveSite, policy: Policy) -> None:
-    site.scheduler.policy = policy
+    site.scheduler.use(site.scheduler.config, policy, site.scheduler.fallback)
 
 
 def fill(site: LiveSite, node: str, gpus: int) -> int:

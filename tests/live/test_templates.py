@@ -150,7 +150,7 @@ def test_a_trial_at_its_target_ends_under_overload_alone_and_is_complete_with_it
     assert len(study.best_trial.intermediate_values) < 60
 
 
-def test_the_trials_of_elements_that_were_cancelled_or_lost_their_node_end_failed_once_another_begins(
+def test_trials_of_elements_that_were_cancelled_or_lost_their_node_fail_once_another_begins_or_the_study_is_shown(
     cluster: Sandbox,
 ) -> None:
     copies = Copies(cluster, "optuna_sweep")
@@ -161,7 +161,13 @@ def test_the_trials_of_elements_that_were_cancelled_or_lost_their_node_end_faile
     cluster.wait(lambda: copies.trials(f"slurm-{array}_2.out"), 120, "the trial of the next element")
     states = [trial.state for trial in copies.study(array).get_trials()]
     assert (states.count(TrialState.FAIL), states.count(TrialState.RUNNING)) == (1, 2)
+    [show] = re.findall("^#     (.*)$", (copies.folder / "optuna_sweep.sbatch").read_text(), re.MULTILINE)
+    assert copies.run(show.replace("JOBID", array)).splitlines() == ["trials: 1 fail, 2 running"]
     cluster.run("root", ["scancel", array])
+    cluster.wait(lambda: not cluster.run("root", ["squeue", "-h"]).stdout, 60, "the end of the others")
+    assert copies.study(array).get_trials(states=(TrialState.RUNNING,))
+    assert copies.run(show.replace("JOBID", array)).splitlines() == ["trials: 3 fail"]
+    assert not copies.study(array).get_trials(states=(TrialState.RUNNING,))
 
 
 def test_the_parts_of_a_pipeline_follow_each_other_after_a_stop_at_the_target_and_not_after_a_requeue(

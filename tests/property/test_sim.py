@@ -64,13 +64,13 @@ def sound(made: Simulation) -> None:
     """What is held is what is used, and no more than there is."""
     engine = made.engine
     held = np.zeros_like(engine.nodes.used)
-    for row, where in engine.holds.items():
+    for row, where in engine.allocations.holds.items():
         assert engine.gpus[row] == sum(share for _, share in where)
         for node, share in where:
-            held[node] += engine.demand(row, share)
+            held[node] += engine.allocations.demand(row, share)
     assert np.allclose(held, engine.nodes.used, atol=1e-6)
     assert (held <= engine.nodes.capacity + 1e-6).all()
-    assert set(engine.holds) == set(np.flatnonzero(engine.state == 2).tolist())
+    assert set(engine.allocations.holds) == set(np.flatnonzero(engine.state == 2).tolist())
 
 
 @given(

@@ -7,7 +7,8 @@ import numpy as np
 
 from slurmplug.cluster.limits import Limits
 from slurmplug.cluster.port import Command, JobRows, NodeRows, Outcome, Reading, ResourceRequest, Site, Submission
-from slurmplug.sim.engine.engine import PENDING, Engine, GpusByNode
+from slurmplug.sim.engine.allocations import GpusByNode
+from slurmplug.sim.engine.engine import PENDING, Engine
 from slurmplug.sim.engine.workload_table import CLUSTER
 
 SITE = Site(CLUSTER, "", places=True)
@@ -126,4 +127,4 @@ class SimCluster:
         return "" if self.engine.state[row] in (PENDING, PENDING + 1) else "the job has ended"
 
     def _not_running(self, row: int) -> str:
-        return "the job is not running" if row not in self.engine.holds else ""
+        return "the job is not running" if row not in self.engine.allocations.holds else ""

@@ -310,7 +310,7 @@ class SimIntake:
         )
 
     def _allocations(self) -> Ints:
-        holds = self._engine.holds
+        holds = self._engine.allocations.holds
         rows = np.repeat(list(holds), [len(where) for where in holds.values()]).astype(np.int64)
         flat = chain.from_iterable(chain.from_iterable(holds.values()))
         shares = np.fromiter(flat, dtype=np.int64).reshape(-1, 2)
@@ -318,10 +318,10 @@ class SimIntake:
 
     def _servers_of_rows(self) -> JobServers | None:
         """The parameter servers of the live rows, where any row has some."""
-        engine, rows = self._engine, self._engine.table.servers
+        allocations, rows = self._engine.allocations, self._engine.table.servers
         if rows is None:
             return None
-        held = [engine.servers.get(row, (0,) * len(engine.holds[row])) for row in sorted(engine.holds)]
+        held = [allocations.servers.get(row, (0,) * len(where)) for row, where in sorted(allocations.holds.items())]
         on = np.fromiter(chain.from_iterable(held), dtype=np.int64)
         live = self._live
         return JobServers(rows.most[live], rows.cpus[live], rows.sampled[live], on)

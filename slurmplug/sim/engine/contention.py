@@ -37,9 +37,9 @@ class SharedNodes:
     def __len__(self) -> int:
         return len(self.names)
 
-    def shortage(self, node: int, demand: Floats) -> str:
-        """Which resource of this demand is not free on the node; empty where all are."""
-        over = self.used[node] + demand > self._most[node]
+    def shortage(self, node: int, demand: Floats, freed: Floats | float) -> str:
+        """Which resource of this demand is not free on the node once `freed` is; empty where all are."""
+        over = self.used[node] - freed + demand > self._most[node]
         return ("GPUs", "CPUs", "memory")[int(over.argmax())] if over.any() else ""
 
     def changed(self, nodes: Iterable[int], now: float) -> list[int]:

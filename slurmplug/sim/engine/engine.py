@@ -18,11 +18,10 @@ Event driven.
 
 from collections.abc import Sequence
 from math import floor
-from typing import TypeAlias
 
 import numpy as np
 
-from predictors.arrays import Floats
+from slurmplug.sim.engine.allocations import Allocations, GpusByNode
 from slurmplug.sim.engine.contention import SharedNodes
 from slurmplug.sim.engine.event_queue import Event, EventQueue
 from slurmplug.sim.engine.nodes import SimNodes
@@ -35,8 +34,6 @@ BYTES_A_PARAMETER = 4.0
 """of a checkpoint"""
 PACE_SECONDS = 3600.0
 """for which one of a job's `paces` lasts"""
-GpusByNode: TypeAlias = tuple[tuple[int, int], ...]
-"""Nodes, and the GPUs on each."""
 
 
 class Engine(TrainingProgress):
@@ -46,6 +43,7 @@ class Engine(TrainingProgress):
         """threshold: see `slurmplug.sim.engine.contention`. limits: whether a run ends at its time limit."""
         super().__init__(table)
         self.nodes = SharedNodes(nodes, threshold)
+        self.allocations = Allocations(table, self.nodes)
         self._limits = limits
         rows, trainings = len(table.training), len(table.jobs)
         self.state = np.full(rows, FUTURE, dtype=np.int8)
@@ -53,10 +51,6 @@ class Engine(TrainingProgress):
         self.restarts = np.zeros(rows, dtype=np.int64)
         self.started, self.waits_since = np.full(rows, np.nan), np.full(rows, np.nan)
         self.waited, self.attained = np.zeros(rows), np.zeros(rows)
-        self.holds: dict[int, GpusByNode] = {}
-        self.servers: dict[int, tuple[int, ...]] = {}
-        """of rows with parameter servers, how many they hold on each of the nodes of `holds`"""
-
         self.resumed_at, self.trained_restart = np.zeros(rows), np.full(rows, -1)
         """the iteration at which the last run that trained began, and its number of restarts"""
         self.first_started, self.ended = np.full(trainings, np.nan), np.full(trainings, np.nan)
@@ -138,21 +132,15 @@ class Engine(TrainingProgress):
         state, training = self.state[row], int(self.table.training[row])
         if state not in (PENDING, RUNNING):
             return "the job is neither pending nor running"
-        if problem := self._problem_of_servers(row, where, servers):
+        if problem := self.allocations.problem(row, where, servers):
             return problem
-        if self._has_servers(row):
-            servers = servers or tuple(share for _, share in where)
-        held, held_servers = self.holds.get(row, ()), self.servers.get(row, ())
-        if held and (held, held_servers) == (where, servers):
+        servers = self.allocations.servers_on(row, where, servers)
+        held_servers = self.allocations.servers.get(row, ())
+        if (self.allocations.holds.get(row), held_servers) == (where, servers):
             return ""
-        if held:
-            self._free(row)
-        if problem := self._problem(row, where, servers):
-            if held:
-                self._allocate(row, held, held_servers)
-            return problem
         gpus = sum(share for _, share in where)
         if state == RUNNING:
+            self.allocations.free(row)
             self._pause(training)
             self.attained[row] += self.gpus[row] * (self.now - self.started[row])
             self.waits_since[row] = self.now
@@ -168,7 +156,7 @@ class Engine(TrainingProgress):
         self.state[row] = RUNNING
         self.started[row] = self.now
         self.gpus[row] = gpus
-        self._allocate(row, where, servers)
+        self.allocations.allocate(row, where, servers)
         self._update_rates([node for node, _ in where])
         limit = self.table.columns["time_limit"][row]
         if self._limits and limit == limit:
@@ -238,68 +226,8 @@ class Engine(TrainingProgress):
         self.unfinished -= 1
         self.changes += 1
 
-    # --- GPUs, CPUs, memory -----------------------------------------------------------------------------------------
-
-    def _has_servers(self, row: int) -> bool:
-        return self.table.servers is not None and bool(self.table.servers.most[row])
-
-    def _problem_of_servers(self, row: int, where: GpusByNode, servers: tuple[int, ...]) -> str:
-        if not servers:
-            return ""
-        if not self._has_servers(row):
-            return "the job has no parameter servers"
-        if len(servers) != len(where) or min(servers) < 0:
-            return "parameter servers are a number from 0 on for each node"
-        return ""
-
-    def _problem(self, row: int, where: GpusByNode, servers: tuple[int, ...]) -> str:
-        total = 0
-        for (node, share), count in zip(where, servers or (None,) * len(where), strict=True):
-            if share < 0 or (lack := self.nodes.shortage(node, self.demand(row, share, count))):
-                return f"not enough {lack} free on {self.nodes.names[node]}" if share >= 0 else "a share is negative"
-            total += share
-        if len({node for node, _ in where}) < len(where) or not where:
-            return "no node is named, or one twice"
-        wanted = self.table.columns["gpu_type"][row]
-        if wanted and any(share and self.nodes.gpu_type[node] != wanted for node, share in where):
-            return f"it requests GPUs of the type {wanted}"
-        least, most = (int(self.table.columns[name][row]) for name in ("gpus_min", "gpus_max"))
-        if not least <= total <= most:
-            return f"{total} GPUs are not between {least} and {most}"
-        if self.table.servers is not None and servers:
-            held, allowed = sum(servers), int(self.table.servers.most[row])
-            return "" if 1 <= held <= allowed else f"{held} parameter servers are not between 1 and {allowed}"
-        return ""
-
-    def demand(self, row: int, share: int, servers: int | None = None) -> Floats:
-        """(resources,) what the row holds with so many GPUs, and so many parameter servers if it has any: without a
-        number, as many."""
-        held = np.asarray(self.table.per_gpu[row] * (share if self.table.requested[row] else 1))
-        if servers is not None and self.table.servers is not None:
-            held[1] += self.table.servers.cpus[row] * (servers - share)
-        return held
-
-    def _allocate(self, row: int, where: GpusByNode, servers: tuple[int, ...]) -> None:
-        self.holds[row] = where
-        if servers:
-            self.servers[row] = servers
-        for (node, share), count in self._held(row):
-            self.nodes.used[node] += self.demand(row, share, count)
-
-    def _free(self, row: int) -> None:
-        for (node, share), count in self._held(row):
-            self.nodes.used[node] -= self.demand(row, share, count)
-        del self.holds[row]
-        self.servers.pop(row, None)
-
-    def _held(self, row: int) -> list[tuple[tuple[int, int], int | None]]:
-        """The nodes and GPUs that the row holds, each with its parameter servers there, None for a row without any."""
-        where = self.holds[row]
-        return list(zip(where, self.servers.get(row) or (None,) * len(where), strict=True))
-
     def _release(self, row: int) -> None:
-        nodes = [node for node, _ in self.holds[row]]
-        self._free(row)
+        nodes = self.allocations.free(row)
         self.attained[row] += self.gpus[row] * (self.now - self.started[row])
         self.started[row] = np.nan
         self._update_rates(nodes)
@@ -310,7 +238,7 @@ class Engine(TrainingProgress):
         """Begin a training all of whose rows run; it progresses once it has started up."""
         job, log, table = self.table.jobs[training], self.logs[training], self.table
         rows = table.rows_of(training)
-        nodes = tuple(sorted({node for row in rows for node, _ in self.holds[row]}))
+        nodes = tuple(sorted({node for row in rows for node, _ in self.allocations.holds[row]}))
         again = self.first_started[training] == self.first_started[training]
         log.wait += self.now - log.idle_since
         done = float(self.iteration[training])
@@ -328,7 +256,7 @@ class Engine(TrainingProgress):
         for row in rows:
             if self.trained_restart[row] != self.restarts[row]:
                 self.trained_restart[row], self.resumed_at[row] = self.restarts[row], done
-        servers = sum(sum(self.servers.get(row, ())) for row in rows)
+        servers = sum(sum(self.allocations.servers.get(row, ())) for row in rows)
         nominal = self.speed(training, max(1, int(self.gpus[rows.start : rows.stop].sum())), len(nodes), servers)
         self.nominal[training] = nominal * job.type_speed(self.nodes.gpu_type[list(nodes)].tolist())
         self._crossing[training] = self._crossing_share(rows, len(nodes))
@@ -344,7 +272,7 @@ class Engine(TrainingProgress):
         edges = [(row, parent) for row in rows for parent in self.table.parents.get(row, ())]
         if not edges:
             return float(nodes > 1)
-        there = {row: {node for node, _ in self.holds[row]} for row in rows}
+        there = {row: {node for node, _ in self.allocations.holds[row]} for row in rows}
         return sum(len(there[row] | there[parent]) > 1 for row, parent in edges) / len(edges)
 
     def _pause(self, training: int) -> None:

@@ -221,7 +221,7 @@ def finished(engine: Engine, training: int) -> FinishedJob:
     here = slice(rows.start, rows.stop)
     holds = np.nan_to_num(engine.gpus[here] * (engine.now - engine.started[here]))
     state = log.state
-    if state == "PENDING" and any(row in engine.holds for row in rows):
+    if state == "PENDING" and any(row in engine.allocations.holds for row in rows):
         state = "RUNNING"
     return FinishedJob(
         job=engine.table.jobs[training],

@@ -16,7 +16,8 @@ from predictors.arrays import Floats, Ints, Texts
 from slurmplug.cluster.limits import Limits
 from slurmplug.cluster.port import Command, Reading, Reservation, ResourceRequest, Site, Submission
 from slurmplug.sim.adapters.cluster import NO_JOBS, NO_NODES, SimCluster
-from slurmplug.sim.engine.engine import DONE, PENDING, Engine, GpusByNode
+from slurmplug.sim.engine.allocations import GpusByNode
+from slurmplug.sim.engine.engine import DONE, PENDING, Engine
 from slurmplug.sim.engine.workload_table import CLUSTER
 from slurmplug.sim.slurm.held_by_row import HeldByRow, Releasing
 from slurmplug.sim.slurm.job_limits import JobLimits
@@ -180,7 +181,7 @@ class SlurmSimCluster(SimCluster):
 
     def _requeue(self, row: int, command: Command) -> str:  # noqa: ARG002 the row is enough
         engine, gpus = self.engine, int(self.engine.gpus[row])
-        nodes = len(engine.holds.get(row, ()))
+        nodes = len(engine.allocations.holds.get(row, ()))
         problem = engine.requeue(row, REQUEUE_DELAY)
         if not problem:
             engine.reshape(row, gpus)  # Slurm keeps what the job requests
@@ -217,7 +218,7 @@ class SlurmSimCluster(SimCluster):
         engine = self.engine
         gpus, demand = int(engine.gpus[row]), engine.table.per_gpu[row] * max(int(engine.gpus[row]), 1)
         most = max(1, int(engine.nodes.capacity[:, 0].max()))
-        nodes = len(engine.holds.get(row, ())) or self._node_counts.get(row) or max(1, -(-gpus // most))
+        nodes = len(engine.allocations.holds.get(row, ())) or self._node_counts.get(row) or max(1, -(-gpus // most))
         nodes = next((count for count in range(nodes, gpus) if gpus % count == 0), max(gpus, 1))
         noted = self._node_lists.get(row, {})
         gpu_type = "".join(f"{kind}:" for kind in [engine.table.columns["gpu_type"][row]] if kind)
@@ -248,14 +249,15 @@ class SlurmSimCluster(SimCluster):
         engine, seconds = self.engine, self._settings.release_seconds
         if not seconds:
             return
+        allocations = engine.allocations
         left = [each for each in self._releasing if each.until > engine.now]
         engine.changes += len(left) < len(self._releasing)
         left += [
-            Releasing(node, engine.demand(row, share), engine.now + seconds)
-            for row in self._running.keys() - engine.holds.keys()
+            Releasing(node, allocations.demand(row, share), engine.now + seconds)
+            for row in self._running.keys() - allocations.holds.keys()
             for node, share in self._running[row]
         ]
-        self._releasing, self._running = left, dict(engine.holds)
+        self._releasing, self._running = left, dict(allocations.holds)
 
     def _schedule(self, *, backfill: bool) -> None:
         """Run one scheduling pass: start what can start now."""
@@ -276,7 +278,8 @@ class SlurmSimCluster(SimCluster):
             )
             for start in found:
                 self._start(int(waiting[start.row]), start)
-        rows = np.fromiter(engine.holds, dtype=np.int64, count=len(engine.holds))
+        holds = engine.allocations.holds
+        rows = np.fromiter(holds, dtype=np.int64, count=len(holds))
         self._gpus_held = np.bincount(self._user[rows], engine.gpus[rows], self._users).astype(np.float64)
         self._seen = engine.changes
         if backfill:
@@ -355,17 +358,17 @@ class SlurmSimCluster(SimCluster):
 
     def _hold(self, row: int) -> None:
         """Note what a row that has started holds, and until when by its time limit."""
-        engine = self.engine
-        if row not in engine.holds:
+        engine, allocations = self.engine, self.engine.allocations
+        if row not in allocations.holds:
             return
-        nodes = [node for node, _ in engine.holds[row]]
-        amounts = np.array([engine.demand(row, share) for _, share in engine.holds[row]]).reshape(-1, 3)
+        nodes = [node for node, _ in allocations.holds[row]]
+        amounts = np.array([allocations.demand(row, share) for _, share in allocations.holds[row]]).reshape(-1, 3)
         limit = float(engine.table.columns["time_limit"][row])
         until = float(engine.started[row]) + (self._settings.default_limit if limit != limit else limit)
         self._held.add(row, nodes, self._with_types(amounts, nodes), until)
 
     def _held_resources(self) -> HeldResources:
-        self._held.keep(self.engine.holds)
+        self._held.keep(self.engine.allocations.holds)
         nodes = [each.node for each in self._releasing]
         amounts = self._with_types(np.array([each.amount for each in self._releasing]).reshape(-1, 3), nodes)
         return self._held.resources(nodes, amounts, [each.until for each in self._releasing])

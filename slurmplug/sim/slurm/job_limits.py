@@ -37,7 +37,8 @@ class JobLimits:
 
     def left(self, engine: Engine, waiting: Ints, pending: Pending) -> Limited:
         """What they leave to these trainings. pending: the same."""
-        table, rows = engine.table, np.fromiter(engine.holds, dtype=np.int64, count=len(engine.holds))
+        table, holds = engine.table, engine.allocations.holds
+        rows = np.fromiter(holds, dtype=np.int64, count=len(holds))
         training, units = table.training[rows], np.where(table.requested[rows] > 0, engine.gpus[rows], 1)
         demand = np.concatenate([table.per_gpu[rows], self._per_gpu[training, 3:]], axis=1) * units[:, None]
         used = self._columns.used(self._of[training], np.concatenate([np.ones((len(rows), 1)), demand], axis=1))

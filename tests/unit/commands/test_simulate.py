@@ -28,6 +28,7 @@ from slurmplug.sim.experiment.result import RunResult
 from slurmplug.sim.experiment.simulation import Simulation
 from slurmplug.sim.experiment.summary import summary
 from slurmplug.sim.workloads.csv_format import write
+from tests.schedulers import configure
 from tests.sim_jobs import First, FirstByEvents, ScriptedPolicy, job, run, simulation, speed
 
 WHY = Reason("test")
@@ -261,7 +262,7 @@ def test_cycles_are_left_out_until_a_job_has_stopped_or_has_had_its_time_and_tha
 
     def cancelling() -> RunResult:
         made = simulation(*jobs, policy=ScriptedPolicy(start_and_stop))
-        made.scheduler.config = made.scheduler.config.model_copy(update={"stop": Stop(cancel=True)})
+        configure(made.scheduler, stop=Stop(cancel=True))
         return made.run()
 
     seldom = cancelling()
@@ -330,7 +331,7 @@ def test_the_next_cycle_is_not_left_out_after_one_that_wrote_as_many_priorities_
     def run_slowly() -> RunResult:
         made = simulation(*jobs, policy=SJF(), launcher="slurm", cluster="1x2")
         few = made.scheduler.config.guardrails.model_copy(update={"writes_per_cycle": 1})
-        made.scheduler.config = made.scheduler.config.model_copy(update={"guardrails": few})
+        configure(made.scheduler, guardrails=few)
         return made.run()
 
     first = job(gpus=2, speed=speed((2, 1, 1.0)), iterations=200)

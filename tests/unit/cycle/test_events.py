@@ -9,6 +9,7 @@ import pytest
 
 from policies.plan import Plan
 from tests.ledgers import Planned, Site
+from tests.schedulers import configure
 
 
 @pytest.fixture
@@ -55,7 +56,7 @@ def test_modes_are_logged_when_they_change(tmp_path: Path, said: pytest.LogCaptu
     with Site(tmp_path) as site:
         site.cycle(2)
         modes = site.scheduler.config.mode.model_copy(update={"stop": "observe"})
-        site.scheduler.config = site.scheduler.config.model_copy(update={"mode": modes})
+        configure(site.scheduler, mode=modes)
         site.cycle(2)
         lines = [each for each in said.messages if each.startswith("modes: ")]
         assert ["stop observe" in line for line in lines] == [False, True]

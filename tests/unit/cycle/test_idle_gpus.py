@@ -10,6 +10,7 @@ from slurmplug.ledger import notifications
 from slurmplug.ledger.notifications import SENT, Delivery, Told
 from slurmplug.reports.notifications import IDLE_REPORTS, due
 from tests.ledgers import Site
+from tests.schedulers import configure
 
 AFTER = 3_600.0
 SCRIPT = b"#!/bin/sh\n#PLUG --stop=iterations --max-iterations=50\ntrain\n"
@@ -135,6 +136,6 @@ def test_one_who_was_told_before_the_site_stopped_such_jobs_is_not_stopped(tmp_p
     with IdleSite(tmp_path, mode={"default": "observe"}) as site:
         site.use(0.01, IDLE_REPORTS * 30.0)
         assert site.tell()
-        site.scheduler.config = site.scheduler.config.model_copy(update={"mode": Modes(default="act")})
+        configure(site.scheduler, mode=Modes(default="act"))
         site.use(0.01, 2 * AFTER)
         assert not site.cluster.asked(1)

@@ -226,7 +226,7 @@ def test_a_policy_that_fails_leaves_the_queue_to_slurm_for_this_cycle(ledger: Le
         site.cluster.submit()
     site.cycle()
     before = site_factors(site)
-    site.scheduler.policy = Ranks(decide)
+    site.scheduler.use(site.scheduler.config, Ranks(decide), None)
     record = site.cycle()
     assert error in record.error
     assert (record.commands, site_factors(site)) == ((), before)

@@ -75,7 +75,7 @@ def ledger(tmp_path: Path) -> Iterator[Ledger]:
 def site(ledger: Ledger, policy: Policy, fallback: Policy | None) -> tuple[FakeCluster, Scheduler]:
     cluster = FakeCluster()
     made = begun(cluster, policy, ledger, ACT)
-    made.fallback = fallback
+    made.use(ACT, policy, fallback)
     for _ in range(2):
         cluster.submit()
     return cluster, made
@@ -141,9 +141,9 @@ def test_both_keep_their_own_memory_and_the_learnt_policy_decides_again(ledger: 
     cluster, made = site(ledger, Learnt(), Last())
     cycle(cluster, made)
     for count in (1, 2):
-        made.policy = Learnt(distance=2.0)
+        made.use(ACT, Learnt(distance=2.0), made.fallback)
         assert cycle(cluster, made).plan.memory["count"] == [count]
-    made.policy = Learnt()
+    made.use(ACT, Learnt(), made.fallback)
     record = cycle(cluster, made)
     assert (record.policy, record.error) == ("learnt", "")
     assert list(record.memory) == ["learnt"]

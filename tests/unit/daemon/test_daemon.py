@@ -1,4 +1,4 @@
-"""The daemon's loop: how long it sleeps, what a reload may change, and what a stop waits for."""
+"""The daemon's loop: what a reload may change, and what a stop waits for."""
 
 import gc
 import os
@@ -10,7 +10,6 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
@@ -25,59 +24,11 @@ from slurmplug.forecasting.forecaster import Forecaster
 from slurmplug.learning import schedule
 from slurmplug.ledger import database
 from slurmplug.ledger.ledger import Ledger
-from slurmplug.ledger.lock import only_one
-from slurmplug.spool import process
-from slurmplug.spool.process import SpoolProcess
 
 
 def never_ends(*_: object) -> None:
     """As a training that takes longer than anybody waits."""
     time.sleep(3600)
-
-
-@dataclass
-class SetBack:
-    """A cluster whose time of day is set back by two hours in the first sleep, whose length it keeps."""
-
-    clock: float = 0.0
-    waits: list[float] = field(default_factory=list)
-
-    def now(self) -> float:
-        return time.monotonic() + self.clock
-
-    def wait(self, until: float) -> bool:
-        self.waits.append(until - self.now())
-        time.sleep(min(0.05, max(0.0, self.waits[-1])))
-        self.clock -= 7200.0 if len(self.waits) == 1 else 0.0
-        return True
-
-
-def test_a_clock_that_is_set_back_does_not_make_a_sleep_longer(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("NOTIFY_SOCKET", raising=False)
-    daemon, port = Daemon.__new__(Daemon), SetBack()
-    daemon._notifier, daemon._port = ServiceNotifier(), port  # type: ignore[assignment]
-    daemon._stopping = daemon._reloading = daemon._superseded = False
-    daemon._sleep_until(time.monotonic() + 0.2)
-    assert len(port.waits) > 1
-    assert max(port.waits) < 0.3
-
-
-def test_the_watchdog_is_pinged_while_a_spool_that_hangs_is_read(tmp_path: Path) -> None:
-    pinged: list[int] = []
-    daemon = Daemon.__new__(Daemon)
-    daemon._notifier, daemon._stopping = ServiceNotifier({}), False
-    daemon._notifier.ping_watchdog = lambda: pinged.append(1)  # type: ignore[method-assign]
-    spool = SpoolProcess(tmp_path, only_one, daemon._go_on)
-    try:
-        spool.begin()
-        pinged.clear()
-        os.kill(spool.pid, signal.SIGSTOP)
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(process, "ANSWER_SECONDS", 1.0)
-            assert [fault.rule for fault in spool.read({}).faults] == ["spool"]
-    finally:
-        spool.close()
-    assert len(pinged) > 2
 
 
 class Running:
@@ -104,7 +55,7 @@ class Running:
         self.events.pop(0)(self.daemon)
 
     def run(self) -> bool:
-        self.daemon = Daemon(self.path, ServiceNotifier())
+        self.daemon = Daemon.opened(self.path, ServiceNotifier())
         return self.daemon.run()
 
 
@@ -230,11 +181,11 @@ class TestStopping:
         other: list[sqlite3.Connection] = []
 
         def writes(daemon: Daemon) -> None:
-            daemon._scheduler.applying = True  # else the cycle is ended where it is
+            daemon.parts.scheduler.applying = True  # else the cycle is ended where it is
             other.append(sqlite3.connect(running.path.with_name("ledger.db"), isolation_level=None))
             other[0].execute("BEGIN IMMEDIATE")
             threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGTERM)).start()
-            daemon._ledger.set_control("paused", "")
+            daemon.parts.ledger.set_control("paused", "")
 
         running.events = [writes]
         monkey = pytest.MonkeyPatch()
@@ -271,7 +222,7 @@ class TestStopping:
     ) -> None:
         got_ready: list[int] = []
         monkeypatch.setattr(Forecaster, "get_ready", lambda *_: got_ready.append(1))
-        running.daemon = Daemon(running.path, ServiceNotifier())
+        running.daemon = Daemon.opened(running.path, ServiceNotifier())
         os.kill(os.getpid(), signal.SIGTERM)
         assert running.daemon.run()
         assert not got_ready
@@ -290,10 +241,10 @@ class TestStopping:
         ended = []
 
         def applies(daemon: Daemon) -> None:
-            daemon._scheduler.applying = True
+            daemon.parts.scheduler.applying = True
             os.kill(os.getpid(), signal.SIGTERM)
             ended.append("not before")
-            daemon._scheduler.applying = False
+            daemon.parts.scheduler.applying = False
             os.kill(os.getpid(), signal.SIGTERM)
 
         running.events = [applies]
@@ -306,9 +257,9 @@ class TestStopping:
         endless = "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT max(i) FROM n"
 
         def computes(daemon: Daemon) -> None:
-            daemon._scheduler.applying = True
+            daemon.parts.scheduler.applying = True
             threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGTERM)).start()
-            daemon._ledger.value(endless)
+            daemon.parts.ledger.value(endless)
 
         running.events = [computes]
         assert running.run()

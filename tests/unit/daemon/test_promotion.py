@@ -22,6 +22,7 @@ from slurmplug.ledger.model_outcomes import ModelCycle
 from slurmplug.ledger.policy_models import Decided, KeptModel, ModelEvaluation, Role
 from tests.learnt_models import OF_OTHER_VERSION, OTHER_VERSION, file_of, like_shipped
 from tests.ledgers import Site
+from tests.schedulers import configure
 
 ANY_STATE = np.array([1e30], dtype=np.float32)
 KNOWS_ALL = like_shipped("knows all states", seen_limit=ANY_STATE)
@@ -42,7 +43,7 @@ class Promoting(Site):
     def __init__(self, folder: Path, policy: Policy | None = None, **settings: Any) -> None:
         super().__init__(folder, policy, **settings)
         if policy is not None:
-            self.scheduler.config = self.scheduler.config.model_copy(update={"policy": policy.name})
+            configure(self.scheduler, policy=policy.name)
         forecaster = self.scheduler.forecaster
         assert isinstance(forecaster, Forecaster)
         self.promotion = Promotion(self.ledger, self.scheduler, forecaster)

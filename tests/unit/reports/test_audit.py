@@ -253,7 +253,8 @@ def test_a_cycle_whose_plan_was_not_kept_is_named(opened: Callable[..., Site]) -
 
 def test_a_policy_made_in_another_way_is_named(opened: Callable[..., Site]) -> None:
     site = opened()
-    site.scheduler.policy = Planned(lambda snapshot: Plan(score=-np.arange(len(snapshot.jobs), dtype=float)))
+    planned = Planned(lambda snapshot: Plan(score=-np.arange(len(snapshot.jobs), dtype=float)))
+    site.scheduler.use(site.scheduler.config, planned, None)
     busy(site)
     assert "could not be decided again: policy planned was not made from a configuration." in site.ask("audit")
 
@@ -288,7 +289,8 @@ def test_inputs_of_another_shape_are_damaged(opened: Callable[..., Site]) -> Non
 def test_a_promoted_models_cycles_are_decided_again_by_that_model(opened: Callable[..., Site]) -> None:
     site, config = opened(), Config()
     model = like_shipped("promoted")
-    site.scheduler.policy = policy_registry.promoted(config, model, policy_registry.policy(config))
+    promoted = policy_registry.promoted(config, model, policy_registry.policy(config))
+    site.scheduler.use(site.scheduler.config, promoted, None)
     policy_models.add(site.ledger, model, model_files.encode(model), Decided("root", 1.0))
     found = busy(site).json("audit")
     assert found["same"] == found["cycles"] > 0
@@ -301,7 +303,8 @@ def test_a_promoted_models_cycles_are_decided_again_by_that_model(opened: Callab
 def test_the_cycles_of_a_fallback_are_decided_again_by_it(opened: Callable[..., Site]) -> None:
     site = opened(policy="dl2")
     scheduler: Scheduler = site.scheduler
-    scheduler.fallback = policy_registry.fallback(scheduler.config, scheduler.policy)
+    fallback = policy_registry.fallback(scheduler.config, scheduler.policy)
+    scheduler.use(scheduler.config, scheduler.policy, fallback)
     scheduler.policy.distance = lambda *_: 2.0  # type: ignore[attr-defined]
     found = busy(site).json("audit")
     assert found["same"] == found["cycles"] > 0

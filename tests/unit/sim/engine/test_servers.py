@@ -44,13 +44,13 @@ def test_a_job_trains_by_its_workers_and_servers() -> None:
     assert (site.logs[0].resizes, site.logs[0].migrations) == (1, 0)
     site.end(0, "COMPLETED")
     assert site.nodes.used.sum() == 0
-    assert not site.servers
+    assert not site.allocations.servers
 
 
 def test_without_a_count_it_has_as_many_servers_as_workers() -> None:
     site = engine(job())
     assert site.place(0, ((0, 1), (1, 2))) == ""
-    assert site.servers == {0: (1, 2)}
+    assert site.allocations.servers == {0: (1, 2)}
     assert site.nodes.used[:, :2].tolist() == [[1.0, 3.0], [2.0, 6.0]]
     site.run_until(10.0)
     assert site.iterations_done(0) == pytest.approx(10 * float(rate(TIMES, 3, 3)))
@@ -75,11 +75,11 @@ def test_servers_that_cannot_be_had_are_refused_and_nothing_changes(
     before = site.nodes.used.copy()
     assert why in site.place(0, where, servers)
     assert (site.nodes.used == before).all()
-    assert (site.holds[0], site.servers[0]) == (((0, 1),), (2,))
+    assert (site.allocations.holds[0], site.allocations.servers[0]) == (((0, 1),), (2,))
 
 
 def test_a_job_that_synchronises_by_all_reduce_has_none() -> None:
     site = engine(job(servers=None))
     assert site.place(0, ((0, 2),), (2,)) == "the job has no parameter servers"
     assert site.place(0, ((0, 2),)) == ""
-    assert not site.servers
+    assert not site.allocations.servers

@@ -70,7 +70,7 @@ def test_jobs_without_servers_are_given_what_they_were_before_there_were_any(nam
     simulation = Simulation(jobs, policy(name, 600.0), SimulationSettings("8x4", 600.0, 5))
     result = simulation.run()
     assert np.mean([job.ended - job.submitted for job in result.finished]) == pytest.approx(mean, rel=1e-6)
-    assert not simulation.engine.servers
+    assert not simulation.engine.allocations.servers
 
 
 def test_a_snapshot_of_jobs_without_servers_counts_none() -> None:
