@@ -11,7 +11,7 @@ import numpy as np
 
 from predictors.arrays import Floats
 from predictors.loss import LossFamily, LossPredictor
-from predictors.scoring import Clock, ScoreRow, mean_row, relative_error
+from predictors.scoring import INTERVAL, Clock, ScoreRow, coverage, mean_row, relative_error
 
 AHEAD = (1, 5, 10)
 """iterations ahead, as in SLAQ's figure 6"""
@@ -29,8 +29,8 @@ LAST_VALUE, LAST_CHANGE = "last value", "last change"
 def trial(curves: Mapping[str, Sequence[Floats]], clock: Clock, ahead: int = max(AHEAD)) -> list[ScoreRow]:
     """Predict losses `ahead` iterations after up to 25 points of each curve, evenly spaced from the tenth on.
 
-    curves: by kind, each (k,). Errors are relative to the actual loss, and to the range of the curve. In means, all
-    kinds weigh the same, and within a kind all curves. Raises ValueError where no curve is long enough.
+    curves: by kind, each (k,). Errors are relative to the actual loss, and to the range of the curve; forecasts also
+    have the coverage of their 90% interval. In means, all kinds weigh the same, and within a kind all curves. Raises ValueError where no curve is long enough.
     """
     usable = {kind: [c for c in some if len(c) >= _FIRST + ahead] for kind, some in curves.items()}
     usable = {kind: some for kind, some in sorted(usable.items()) if some}
@@ -58,10 +58,11 @@ def trial(curves: Mapping[str, Sequence[Floats]], clock: Clock, ahead: int = max
 def _score(
     kind: str, method: str, curves: Sequence[Floats], ahead: int, *, predictor: LossPredictor | None, clock: Clock
 ) -> ScoreRow:
-    by_value, by_range, seconds, count = [], [], 0.0, 0
+    by_value, by_range, covers, seconds, count = [], [], [], 0.0, 0
     for curve in curves:
         last = len(curve) - ahead
         cuts = np.unique(np.linspace(_FIRST, last, min(_MOST_CUTS, last - _FIRST + 1)).astype(int))
+        actual = curve[cuts - 1 + ahead]
         if predictor is None:
             change = curve[cuts - 1] - curve[cuts - 2] if method == LAST_CHANGE else 0.0
             predicted = curve[cuts - 1] + ahead * change
@@ -70,12 +71,12 @@ def _score(
             forecast = predictor.predict_many([curve[:n] for n in cuts.tolist()], ahead)
             predicted = forecast.median
             seconds += clock() - start
-        actual = curve[cuts - 1 + ahead]
+            covers.append(coverage(*forecast.quantile(INTERVAL).T, actual))
         by_value.append(relative_error(predicted, actual, actual))
         by_range.append(relative_error(predicted, actual, float(np.ptp(curve))))
         count += len(cuts)
     ms = 1e3 * seconds / count if predictor else float("nan")
-    scores = {"of the value": _mean(by_value), "of the range": _mean(by_range), "ms": ms}
+    scores = {"of the value": _mean(by_value), "of the range": _mean(by_range), "covers 90%": _mean(covers), "ms": ms}
     return ScoreRow(kind, method, count, scores)
 
 

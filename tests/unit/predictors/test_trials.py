@@ -178,6 +178,13 @@ class TestLoss:
         each = [scored(lines, kind, "last value")["of the range"] for kind in ("LogReg", "SVM")]
         assert scored(lines, "convex kinds", "last value")["of the range"] == pytest.approx(np.mean(each))
 
+    def test_intervals_that_hold_what_comes_cover_it_and_simple_methods_have_none(self) -> None:
+        smooth, jump = 1 / np.arange(1.0, 42.0), np.array([*np.linspace(3.0, 2.9, 40), *[90.0] * 4])
+        lines = loss.trial({"LogReg": [smooth], "SVM": [jump]}, ticks())
+        assert scored(lines, "LogReg", "auto")["covers 90%"] == 1.0
+        assert scored(lines, "SVM", "auto")["covers 90%"] == 21 / 25, "of 25 forecasts, 4 are of what nobody can know"
+        assert np.isnan(scored(lines, "LogReg", "last value")["covers 90%"])
+
     def test_losses_too_short_to_look_ahead_cannot_be_tried(self) -> None:
         with pytest.raises(ValueError, match="no loss curve"):
             loss.trial({"SVM": [np.ones(19)]}, ticks())
