@@ -30,7 +30,8 @@ def trial(curves: Mapping[str, Sequence[Floats]], clock: Clock, ahead: int = max
     """Predict losses `ahead` iterations after up to 25 points of each curve, evenly spaced from the tenth on.
 
     curves: by kind, each (k,). Errors are relative to the actual loss, and to the range of the curve; forecasts also
-    have the coverage of their 90% interval. In means, all kinds weigh the same, and within a kind all curves. Raises ValueError where no curve is long enough.
+    have the coverage of their 90% interval. In means, all kinds weigh the same, and within a kind all curves. Raises
+    ValueError where no curve is long enough.
     """
     usable = {kind: [c for c in some if len(c) >= _FIRST + ahead] for kind, some in curves.items()}
     usable = {kind: some for kind, some in sorted(usable.items()) if some}
