@@ -236,15 +236,12 @@ def serve(channel: Channel, path: Path, lock: Lock, files: Mapping[str, ReadFile
 def _hold(stack: ExitStack, lock: Lock, path: Path) -> None:
     """Hold the lock from now on, after the process of a daemon that has ended. Raises SlurmplugError."""
     until = time.monotonic() + LOCK_SECONDS
-    while True:
-        try:
+    while time.monotonic() <= until or _held_by_killed(path):
+        with suppress(AlreadyRunning):
             stack.enter_context(lock(path))
-        except AlreadyRunning:
-            if time.monotonic() > until and not _held_by_killed(path):
-                raise
-            time.sleep(0.1)
-        else:
             return
+        time.sleep(0.1)
+    stack.enter_context(lock(path))  # the process that held it may have ended since
 
 
 def _held_by_killed(path: Path) -> bool:

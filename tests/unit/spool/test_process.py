@@ -6,6 +6,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
@@ -231,6 +232,27 @@ def test_a_frozen_file_system_keeps_neither_the_daemon_nor_the_next_one(
     assert until_answered(second).lines == {RUN: LINE}
     second.close()
     first.close()
+
+
+def test_a_killed_process_that_ends_while_its_lock_is_looked_at_holds_it_no_more(
+    spool: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held = [True]
+
+    @contextmanager
+    def lock(_: Path) -> Iterator[None]:
+        if held[0]:
+            raise AlreadyRunning("another daemon holds it")
+        yield
+
+    def looked_at(_: Path) -> bool:
+        held[0] = False
+        return False
+
+    monkeypatch.setattr(process, "LOCK_SECONDS", 0.0)
+    monkeypatch.setattr(process, "_held_by_killed", looked_at)
+    with ExitStack() as stack:
+        process._hold(stack, lock, spool)
 
 
 def test_a_daemon_that_is_to_stop_waits_for_a_moment_only(spool: Path) -> None:
