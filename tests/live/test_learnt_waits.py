@@ -134,9 +134,9 @@ def test_waits_are_learnt_from_jobs_that_waited_and_starts_are_forecast_by_the_b
     with suppress(WaitTimeout):
         cluster.wait(lambda: not unlike(daemon, cluster), 60)
     assert unlike(daemon, cluster) == {}
-    (ours, waits, model), told = in_ledger(daemon), accounted(cluster)
+    (ours, waits, model), own = in_ledger(daemon), accounted(cluster)
     assert model is not None
-    mine = np.array([job in told for job in ours])  # squeue still listed those of other tests
+    mine = np.array([job in own for job in ours])  # squeue still listed those of other tests
     forecast, came = model.waits(waits.features)[mine], (waits.start - waits.submit)[mine]
     longer = came > np.median(came)
     assert forecast[~longer].mean() < forecast[longer].mean()
