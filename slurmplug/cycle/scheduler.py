@@ -48,7 +48,11 @@ log = logging.getLogger(__name__)
 
 @dataclass
 class Scheduler:
-    """Runs cycles with these parts. `use` alone replaces the configuration and the policies, between two cycles."""
+    """Runs cycles with these parts.
+
+    Between two cycles `use` replaces the configuration and the policies; in each cycle, once the site is read,
+    `in_force` says which configuration applies there.
+    """
 
     port: ClusterPort
     intake: Intake
