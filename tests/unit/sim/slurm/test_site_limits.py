@@ -9,8 +9,9 @@ import pytest
 from slurmplug.cluster.limits import JOBS, Assoc, AssocLimits, QosLimits
 from slurmplug.errors import DataError
 from slurmplug.sim.slurm import site_conf, site_limits
+from slurmplug.sim.slurm.fair_tree import OF_PARENT
 from slurmplug.sim.slurm.launcher import LauncherSettings
-from slurmplug.sim.slurm.site_conf import LIMITS, QOS_PRIORITIES, SiteConf
+from slurmplug.sim.slurm.site_conf import LIMITS, QOS_PRIORITIES, SHARES, SiteConf
 
 GPU = "gres/gpu"
 Write = Callable[[str], Path]
@@ -92,6 +93,11 @@ def test_qos_that_are_shown_replace_those_of_the_dump(write: Write) -> None:
         ("Cluster - 'c'\nAccount - 'x':GrpJobs\n", "line 2: has an option that is not NAME=VALUE: 'GrpJobs'"),
         ("Cluster - 'c'\nAccount - 'x':MaxTRESPerJob=mem=1X\n", "line 2: 'mem=1X' is not an amount of memory"),
         ("Cluster - 'c'\nAccount - 'x\n", "line 2: is not a line of a dump"),
+        (
+            "Cluster - 'c'\nAccount - 'x':Fairshare=-1\n",
+            "column Fairshare: is '-1', neither a number from 0 nor parent",
+        ),
+        ("Cluster - 'c'\nAccount - 'x':GrpJobs=1\nAccount - 'x'\n", "line 3: defines the account 'x' again"),
         ("", "it has no account and no user; write it with: sacctmgr dump CLUSTER file=FILE"),
     ],
 )
@@ -116,6 +122,33 @@ def test_a_table_of_qos_that_is_none_is_refused_with_its_line_and_what_to_do(wri
         site_limits.read(None, write(qos))
     assert said in str(error.value)
     assert "write it with: sacctmgr --parsable2 show qos" in str(error.value)
+
+
+def test_a_dump_has_the_shares_of_accounts_and_users_and_the_accounts_above(write: Write) -> None:
+    dump = DUMP.replace("'sub':Description='with `quotes`':Organization='o':Fairshare=1", "'sub':Fairshare=2147483647")
+    shares = site_limits.read(write(dump + "User - 'dan':DefaultAccount='sub':Fairshare=parent\n"), None).shares
+    assert shares is not None
+    assert shares.of == {
+        Assoc("root", "", ""): 1.0,
+        Assoc("root", "root", ""): 1.0,
+        Assoc("vision", "", ""): 5.0,
+        Assoc("vision", "ada", ""): 1.0,
+        Assoc("vision", "bob", "gpu"): 1.0,
+        Assoc("sub", "", ""): OF_PARENT,
+        Assoc("sub", "eve", ""): 1.0,
+        Assoc("sub", "dan", ""): OF_PARENT,
+    }
+    assert shares.above == {"root": "", "vision": "root", "sub": "vision"}
+    assert site_limits.read(None, write(QOS)).shares is None
+
+
+def test_shares_count_where_slurm_uses_fair_tree_also_without_limits(write: Write) -> None:
+    given, found = conf(enforces_limits=False, not_followed=(SHARES,)), site_limits.read(write(DUMP), None)
+    made = site_limits.with_limits(given, found)
+    assert made.settings.shares == found.shares
+    assert SHARES not in made.not_followed
+    assert site_limits.with_limits(replace(given, fair_tree=False), found).settings.shares is None
+    assert SHARES in site_limits.with_limits(given, site_limits.read(None, write(QOS))).not_followed
 
 
 def conf(**given: object) -> SiteConf:
