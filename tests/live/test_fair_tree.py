@@ -58,7 +58,7 @@ def test_factors_and_usage_are_those_of_sshare(
     assert factors == pytest.approx(expected, abs=1e-5), by_assoc
     assert len(set(expected)) > 8
 
-    weights = conf.settings.billing.weights(np.array(["gpu"]))[0]
+    weights = conf.settings.billing.weights(np.array(["gpu"]), np.array(["normal"]))[0]
     for (account, user), used in billed(cluster, weights).items():
         assert usage[Assoc(account, user, "")] == pytest.approx(used, rel=0.02, abs=2 * weights @ [4, 4, 200])
 

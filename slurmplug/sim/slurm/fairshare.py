@@ -31,7 +31,8 @@ class Fairshare:
     @classmethod
     def of(cls, table: WorkloadTable, settings: LauncherSettings) -> "Fairshare":
         """That of a workload's rows."""
-        billing = (table.per_gpu * settings.billing.weights(table.columns["partition"])).sum(axis=1)
+        weights = settings.billing.weights(table.columns["partition"], table.columns["qos"])
+        billing = (table.per_gpu * weights).sum(axis=1)
         if settings.shares is None:
             _, user = np.unique(table.columns["user"], return_inverse=True)
             return cls(user, None, billing, settings)

@@ -39,18 +39,23 @@ class Weights:
 
 @dataclass(frozen=True)
 class Billing:
-    """What jobs are charged each second, by which usage is counted: TRESBillingWeights.
+    """What jobs are charged each second, by which usage is counted: TRESBillingWeights and UsageFactor.
 
     `partitions`: by name, the weights of a GPU, a CPU and a MiB. `other`: those of all others; by default, GPUs count.
+    `qos`: by name, the factor, 1 where there is none.
     """
 
     partitions: Mapping[str, tuple[float, float, float]] = field(default_factory=lambda: MappingProxyType({}))
     other: tuple[float, float, float] = (1.0, 0.0, 0.0)
+    qos: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
 
-    def weights(self, partition: Texts) -> Floats:
-        """(n, 3) of jobs in these partitions (n,)."""
+    def weights(self, partition: Texts, qos: Texts) -> Floats:
+        """(n, 3) of jobs in these partitions (n,) with these QOS (n,)."""
         names, rows = np.unique(partition, return_inverse=True)
-        return np.array([self.partitions.get(str(name), self.other) for name in names]).reshape(-1, 3)[rows]
+        weights: Floats = np.array([self.partitions.get(str(name), self.other) for name in names]).reshape(-1, 3)[rows]
+        names, rows = np.unique(qos, return_inverse=True)
+        weights *= np.array([self.qos.get(str(name), 1.0) for name in names]).reshape(-1, 1)[rows]
+        return weights
 
 
 @dataclass(frozen=True, eq=False)

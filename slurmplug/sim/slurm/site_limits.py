@@ -45,11 +45,13 @@ _NO_NODES = "node"
 class SiteLimits:
     """What the files have: limits, the priorities of QOS, and what is not followed, a phrase each.
 
-    `of`: whose limits were in them, `QOS` or `associations`. `shares`: None without associations.
+    `of`: whose limits were in them, `QOS` or `associations`. `usage_factor`: by QOS. `shares`: None without
+    associations.
     """
 
     limits: Limits
     qos_priority: Mapping[str, float]
+    usage_factor: Mapping[str, float]
     shares: Shares | None
     of: frozenset[str]
     not_followed: tuple[str, ...]
@@ -59,6 +61,7 @@ class SiteLimits:
 class _Found:
     qos: dict[str, QosLimits] = field(default_factory=dict)
     qos_priority: dict[str, float] = field(default_factory=dict)
+    usage_factor: dict[str, float] = field(default_factory=dict)
     assocs: dict[Assoc, AssocLimits] = field(default_factory=dict)
     shares: dict[Assoc, float] = field(default_factory=dict)
     not_followed: dict[str, dict[str, None]] = field(default_factory=lambda: {"QOS": {}, "associations": {}})
@@ -77,10 +80,12 @@ def read(dump: Path | None, qos: Path | None) -> SiteLimits:
         found.qos.clear()
         found.not_followed["QOS"].clear()
         found.qos_priority.clear()
+        found.usage_factor.clear()
         _read_qos(qos, found)
     return SiteLimits(
         Limits(MappingProxyType(found.qos), MappingProxyType(_passed_down(found.assocs))),
         MappingProxyType(found.qos_priority),
+        MappingProxyType(found.usage_factor),
         _shares(found),
         frozenset([*["QOS"] * bool(found.qos), *["associations"] * bool(found.assocs)]),
         tuple(f"limits of {of}: {', '.join(sorted(names))}" for of, names in found.not_followed.items() if names),
@@ -105,7 +110,8 @@ def with_limits(conf: SiteConf, found: SiteLimits) -> SiteConf:
     shares = found.shares if conf.fair_tree else None
     if shares is not None:
         not_followed = [each for each in not_followed if each != SHARES]
-    settings = replace(conf.settings, weights=weights, limits=limits, shares=shares)
+    billing = replace(conf.settings.billing, qos=found.usage_factor)
+    settings = replace(conf.settings, weights=weights, limits=limits, shares=shares, billing=billing)
     return replace(conf, settings=settings, not_followed=tuple(not_followed))
 
 
@@ -174,6 +180,14 @@ def _add_assoc(found: _Found, kind: str, name: str, parent: str, row: Row) -> No
     _note_others(found, "associations", row.cells)
 
 
+def _number(row: Row, column: str, default: str) -> float:
+    """Raises WorkloadError."""
+    text = row.cells.get(column, "") or default
+    if (number := as_number(text)) is None or number < 0:
+        raise row.bad(column, f"is {quoted(text)}, not a number from 0")
+    return number
+
+
 def _share(row: Row) -> float:
     """As sacctmgr writes it, 1 where it writes none. Raises DataError."""
     text = row.cells.get("Fairshare", "") or "1"
@@ -197,9 +211,8 @@ def _add_qos(found: _Found, name: str, row: Row) -> None:
         found.qos[name] = qos_limits(_without_wall(cells))
     except ValueError as error:
         raise row.bad("", str(error)) from error
-    if (priority := as_number(cells.get("Priority", "0") or "0")) is None or priority < 0:
-        raise row.bad("Priority", f"is {quoted(cells['Priority'])}, not a number from 0")
-    found.qos_priority[name] = priority
+    found.qos_priority[name] = _number(row, "Priority", "0")
+    found.usage_factor[name] = _number(row, "UsageFactor", "1")
     _note_others(found, "QOS", cells)
     if "NoReserve" in cells.get("Flags", "").split(","):
         found.not_followed["QOS"]["NoReserve"] = None

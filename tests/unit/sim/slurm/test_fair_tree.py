@@ -27,7 +27,8 @@ def assoc(name: str) -> Assoc:
 
 
 def ranks(made: FairTree, *used: float) -> list[float]:
-    return (made.factors(np.array(used)) * made.users).round(9).tolist()
+    found: list[float] = (made.factors(np.array(used)) * made.users).round(9).tolist()
+    return found
 
 
 def test_all_users_of_the_account_that_used_less_of_its_share_come_first() -> None:

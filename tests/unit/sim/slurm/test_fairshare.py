@@ -58,12 +58,16 @@ def test_who_used_more_of_a_larger_share_goes_first_only_where_shares_are_known(
 
 @pytest.mark.parametrize(
     ("billing", "expected"),
-    [(Billing(), [600.0, 300.0]), (Billing(partitions={"gpu": (0.0, 1.0, 0.0)}), [300.0, 600.0])],
+    [
+        (Billing(), [600.0, 300.0]),
+        (Billing(partitions={"gpu": (0.0, 1.0, 0.0)}), [300.0, 600.0]),
+        (Billing(qos={"free": 0.0}), [300.0, 600.0]),
+    ],
 )
 def test_usage_is_counted_as_partitions_bill_it(billing: Billing, expected: list[float]) -> None:
-    """Ada has used three GPUs and three CPUs, Bob a GPU and nine CPUs, when one more job of each waits."""
+    """Ada has used three GPUs and CPUs with a QOS of her own, Bob a GPU and nine CPUs, when one more of each waits."""
     even = Shares({**LABS.of, Assoc("large", "", ""): 10.0}, LABS.above)
-    before = [one("large", "ada", 0.0, 3, cpus=3), one("small", "bob", 1.0, 1, cpus=9)]
+    before = [one("large", "ada", 0.0, 3, cpus=3, qos="free"), one("small", "bob", 1.0, 1, cpus=9)]
     after = [one("large", "ada", 100.0), one("small", "bob", 101.0)]
     found = starts(*before, *after, shares=even, billing=billing)
     assert found[:2] == pytest.approx([0.0, 1.0], abs=5.0)

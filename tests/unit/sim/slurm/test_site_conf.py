@@ -121,7 +121,7 @@ PriorityCalcPeriod=2
 PartitionName=gpu Nodes=n1 TRESBillingWeights="CPU=0.5,Mem=0.25G,GRES/gpu=4"
 PartitionName=cpu Nodes=n2
 """)).settings  # fmt: skip
-    weights = settings.billing.weights(np.array(["cpu", "gpu", "elsewhere"]))
+    weights = settings.billing.weights(np.array(["cpu", "gpu", "elsewhere"]), np.array(["normal"] * 3))
     assert weights.tolist() == [[0.0, 1.0, 0.0], [4.0, 0.5, 0.25 / 1024], [0.0, 1.0, 0.0]]
     assert settings.fairshare_interval == 120
 

@@ -72,6 +72,7 @@ def test_qos_are_read_from_what_sacctmgr_shows_and_from_the_dump_of_a_later_rele
     found = site_limits.read(*((write(NEW_DUMP + DUMP), None) if of_dump else (None, write(QOS))))
     assert found.limits.qos == {"normal": QosLimits(), "few": FEW}
     assert found.qos_priority == {"normal": 0, "few": 10}
+    assert found.usage_factor == {"normal": 1, "few": 1}
     others = "MaxSubmitJobsPU, MaxWallDurationPerJob" if of_dump else "MaxSubmitPU, MaxWall"
     assert found.not_followed[0] == f"limits of QOS: {others}"
     assert found.of >= {"QOS"}
@@ -185,7 +186,8 @@ def test_the_priorities_of_qos_count_once_they_are_known(write: Write) -> None:
     assert (read.enforces_limits, read.qos_weight, read.partition_qos) == (True, 500.0, {"gpu": "few"})
     assert read.settings.weights.qos == 0
     assert QOS_PRIORITIES in read.not_followed
-    with_qos = site_limits.with_limits(read, site_limits.read(None, write(QOS)))
+    with_qos = site_limits.with_limits(read, site_limits.read(None, write(QOS.replace("|1.000000|g", "|0.5|g"))))
+    assert with_qos.settings.billing.qos == {"normal": 1.0, "few": 0.5}
     assert (with_qos.settings.weights.qos, with_qos.settings.weights.qos_priority) == (500.0, {"normal": 0, "few": 10})
     assert QOS_PRIORITIES not in with_qos.not_followed
     without = site_limits.with_limits(read, site_limits.read(write(DUMP), None))
