@@ -71,7 +71,8 @@ class Notifications:
             self._send(config, now)
         if self._sending is not None:
             self._keep_results()
-        if not (self._looking or self._sending) and config.notifications.wanted and now - self._looked_at >= EVERY:
+        is_time = not 0 <= now - self._looked_at < EVERY
+        if is_time and not (self._looking or self._sending) and config.notifications.wanted:
             self._looked_at = now
             self._looking = _begun(look, self._path, config, now)
 
