@@ -120,7 +120,9 @@ def past(ledger: LedgerFile, now: float, first_seen: float, jobs: Collection[Job
         admissions_last_hour=_begun_by_user(ledger, "kind = 'release'", now),
         admitting=frozenset(map(_key, ledger.query(f"{_JOBS_OF_OPERATIONS} kind = 'release' AND step != 'ended'"))),
         stopping=_stops_of(ledger, "step != 'ended'"),
-        gave_up=_stops_of(ledger, "outcome = ? AND since > ? AND since < ?", OperationOutcome.GAVE_UP.value, now - HOUR, now + HOUR),
+        gave_up=_stops_of(
+            ledger, "outcome = ? AND since > ? AND since < ?", OperationOutcome.GAVE_UP.value, now - HOUR, now + HOUR
+        ),
         ignored=_stops_of(ledger, "outcome = ? AND ended = 0", OperationOutcome.IGNORED.value),
         **vars(move_history(moves, now)),
         fresh=frozenset(job for job in jobs if lately(_first_seen(ledger, job, now), now, first_seen)),
