@@ -86,7 +86,7 @@ class Ledger(LedgerFile):
                 memories[precedence.MEMORY] = record.precedence
             states = [{"policy": name, "state": codec.dumps(memory)} for name, memory in memories.items()]
             self._put("memory", states, key=["policy"])
-        if record.commands or record.snapshot.now - self.kept_at >= budgets.INPUTS_EVERY:
+        if record.commands or not 0 <= record.snapshot.now - self.kept_at < budgets.INPUTS_EVERY:
             self.kept_at = record.snapshot.now
             self._inputs = record.snapshot.cycle, self._encoder.submit(encode, record, self._base)
 
