@@ -59,8 +59,8 @@ def test_factors_and_usage_are_those_of_sshare(
     assert len(set(expected)) > 8
 
     weights = conf.settings.billing.weights(np.array(["gpu"]), np.array(["normal"]))[0]
-    for (account, user), used in billed(cluster, weights).items():
-        assert usage[Assoc(account, user, "")] == pytest.approx(used, rel=0.02, abs=2 * weights @ [4, 4, 200])
+    for assoc, used in billed(cluster, weights).items():
+        assert usage[assoc] == pytest.approx(used, rel=0.02, abs=2 * weights @ [4, 4, 200])
 
 
 def accounting(cluster: Sandbox, *words: str) -> None:
@@ -94,13 +94,14 @@ def counted(cluster: Sandbox) -> list[dict[str, str]]:
     return cluster.wait(all_counted, 200, "factors by the usage of all jobs")
 
 
-def billed(cluster: Sandbox, weights: np.ndarray) -> dict[tuple[str, str], float]:
+def billed(cluster: Sandbox, weights: np.ndarray) -> dict[Assoc, float]:
     """Weights x seconds of each user in an account, by sacct."""
     columns = ["sacct", "-nPX", "--allusers", "--starttime=now-1hours", "-o", "Account,User,AllocTRES,ElapsedRaw"]
-    found: dict[tuple[str, str], float] = {}
+    found: dict[Assoc, float] = {}
     for line in cluster.run("root", columns).stdout.splitlines():
         account, user, allocated, seconds = line.split("|")
         tres = dict(each.split("=") for each in allocated.split(","))
         amounts = [float(tres["gres/gpu"]), float(tres["cpu"]), float(tres["mem"].removesuffix("M"))]
-        found[account, user] = found.get((account, user), 0.0) + float(weights @ amounts) * float(seconds)
+        assoc = Assoc(account, user, "")
+        found[assoc] = found.get(assoc, 0.0) + float(weights @ amounts) * float(seconds)
     return found
