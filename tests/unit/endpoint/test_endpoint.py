@@ -325,7 +325,7 @@ class TestReports:
         whole, made = served.ask(0, *command).output, served.munge.made
         monkeypatch.setattr(wire, "PAGE", 1)
         assert served.ask(0, *command).output == whole
-        assert served.munge.made == made + 5
+        assert served.munge.made == made + 4
 
     def test_pages_after_the_first_are_paid_with_queue(self, tmp_path: Path, munged: FakeMunge) -> None:
         with serving(tmp_path, munged, per_minute=2) as one:
