@@ -14,6 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from policies.snapshot import JobKey
+from slurmplug.cluster.port import Command
 from slurmplug.config import policy_registry
 from slurmplug.cycle.scheduler import Scheduler
 from slurmplug.daemon import predictor_training
@@ -157,6 +159,29 @@ from slurmplug.commands.daemon import daemon
 daemon(["--config", {str(tmp_path / "slurmplug.toml")!r}])
 """
         assert subprocess.run([sys.executable, "-c", code], check=False, timeout=120).returncode == 7
+
+
+@pytest.mark.parametrize("stage", ["read", "signal", "kept inputs"])
+def test_where_no_thread_can_be_started_it_goes_on_and_says_what_to_do(
+    running: Running, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, stage: str
+) -> None:
+    def none_left(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    def uses_all(daemon: Daemon) -> None:
+        with monkeypatch.context() as patched:
+            patched.setattr(threading.Thread, "start", none_left)
+            if stage == "read":
+                daemon.parts.port.read((), {})
+            elif stage == "signal":
+                daemon.parts.port._client.signal([Command("1", "cancel", JobKey("c", 1, 0))], ["1"])
+            else:
+                daemon.parts.ledger._encoder.submit(len, "")
+
+    running.events = [uses_all]
+    assert running.run()
+    assert running.modes == ["observe", "observe"]
+    assert "raise TasksMax of its service (ulimit -u); the rest of this cycle is skipped" in caplog.text
 
 
 def test_work_between_cycles_goes_on_after_a_clock_that_was_ahead(
