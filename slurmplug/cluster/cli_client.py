@@ -10,7 +10,6 @@ import string
 import subprocess
 import time
 from collections.abc import Collection, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from slurmplug.cluster import parse
@@ -29,6 +28,7 @@ from slurmplug.cluster.port import (
 )
 from slurmplug.cluster.programs import SlurmPrograms, decode, last_words
 from slurmplug.errors import ReadFailed, advice
+from slurmplug.processes.threads import ThreadPool
 
 SCRIPT_BYTES = 65_536
 """that are read of a job script: directives come before its first command"""
@@ -114,7 +114,7 @@ class CliClient(SlurmPrograms):
         text = self._query("squeue", *options, "-O", separators.format(parse.RESOURCE_REQUEST_FIELDS))
         nodes = self._query("squeue", *options, "-o", "%A %x %n")  # 22.05 has no name for -O of the excluded nodes
         addresses = parse.addresses(text, separators)
-        with ThreadPoolExecutor(PARALLEL_CALLS, thread_name_prefix="scontrol") as pool:
+        with ThreadPool(PARALLEL_CALLS, thread_name_prefix="scontrol") as pool:
             shown = dict(zip(addresses, pool.map(self._shown, addresses.values()), strict=True))
         return parse.resource_requests(text, nodes, shown, separators)
 
@@ -217,7 +217,7 @@ class CliClient(SlurmPrograms):
 
         Returns an outcome for each command. `addresses` are those of the commands' jobs.
         """
-        with ThreadPoolExecutor(PARALLEL_CALLS, thread_name_prefix="scancel") as pool:
+        with ThreadPool(PARALLEL_CALLS, thread_name_prefix="scancel") as pool:
             return list(pool.map(self._signal, commands, addresses))
 
     def _signal(self, command: Command, address: str) -> Outcome:

@@ -5,7 +5,6 @@ import os
 import select
 import time
 from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from itertools import groupby
 
@@ -31,6 +30,7 @@ from slurmplug.cluster.put_off import PutOffUpdates
 from slurmplug.cluster.scripts import ScriptReader
 from slurmplug.config.schema import Config
 from slurmplug.errors import ReadFailed
+from slurmplug.processes.threads import ThreadPool
 from slurmplug.spool.folder import Spool, SpoolFolder
 from slurmplug.spool.report_files import NewReports
 from slurmplug.spool.requests import Request, RequestKind
@@ -60,9 +60,7 @@ class SlurmCluster:
 
     def read(self, known: Container[Submission], alive: Mapping[int, int]) -> Reading:
         """As `ClusterPort.read`."""
-        with ThreadPoolExecutor(
-            thread_name_prefix="read"
-        ) as pool:  # the clients wait for slurmctld, not for this process
+        with ThreadPool(thread_name_prefix="read") as pool:  # the clients wait for slurmctld, not for this process
             nodes, reservations = pool.submit(self._client.nodes), pool.submit(self._client.reservations)
             site = pool.submit(self._client.site)
             queue = self._client.queue()

@@ -28,7 +28,7 @@ _OPTIONS = (
         "dump_path",
         type=_FILE,
         metavar="FILE",
-        help="Follow the limits in this file of `sacctmgr dump`.",
+        help="Follow the limits and shares in this file of `sacctmgr dump`.",
     ),
     click.option(
         "--qos",

@@ -201,6 +201,8 @@ class Daemon:
         parts, now = self.parts, self.parts.port.now()
         if parts.training.has_ended():
             self._use_saved_predictors()
+        if self._trained_at > now:  # by a clock that was ahead
+            self._trained_at = 0.0
         new, runs = run_queries.finished_run_counts(parts.ledger, self._trained_at)
         if not parts.training.running and schedule.training_is_due(new, runs, now - self._trained_at):
             self._trained_at = now
@@ -221,10 +223,10 @@ class Daemon:
         """Each hour, delete what is beyond the ledger's budgets; once a day, what is older than it keeps, and the
         report files of ended runs, in pieces."""
         now, keep = self.parts.port.now(), self.parts.scheduler.config.ledger
-        if now - self._thinned_at > HOUR:
+        if not 0 <= now - self._thinned_at <= HOUR:  # also where the clock was set back
             self.parts.ledger.thin(now)
             self._thinned_at = now
-        if now - self._cleaned_at > DAY:
+        if not 0 <= now - self._cleaned_at <= DAY:
             self.parts.ledger.delete_old(now, keep.keep_days, keep.keep_inputs_days)
             self._cleaned_at = now
             self._is_swept = False

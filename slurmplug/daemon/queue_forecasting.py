@@ -50,8 +50,9 @@ class QueueForecasting:
         """
         if self._child is not None:
             self._keep(self._child)
-        is_due = self._child is None and self._ledger.kept_at - self._of >= INPUTS_EVERY
-        if is_due and self._has_limits():
+        since = self._ledger.kept_at - self._of
+        is_due = since >= INPUTS_EVERY or since < 0  # the clock was set back
+        if self._child is None and is_due and self._has_limits():
             self._of = self._ledger.kept_at
             try:
                 self._child = OneShotProcess("queue forecast", forecast, self._path)

@@ -52,7 +52,8 @@ TABLE: tuple[Directive, ...] = (
         "or a date and time (2026-12-01T18:00)",
         unit="date and time",
         default="the policy's (MLFS: 7 days)",
-        help="When the result is needed. A span counts from submission; a time without a zone is the cluster's.",
+        help="When the result is needed. A span counts from submission. A time without a zone is in the cluster's time "
+        "zone.",
         example="tomorrow 18:00",
     ),
     Directive(
@@ -69,9 +70,9 @@ TABLE: tuple[Directive, ...] = (
         kind="choice",
         expected="yes",
         unit="",
-        default="a stop is no failure",
-        help="The job fails if it is stopped before it has met its target: the stop tells the program to exit with "
-        "status 1, so that jobs that depend on this one with afterok do not run.",
+        default="no: a stopped job does not fail",
+        help="The job fails if it is stopped before it has met its target: the program is told to exit with status 1, "
+        "so that jobs that depend on this one with afterok do not run.",
         example="yes",
         choices=("yes",),
     ),
@@ -80,9 +81,9 @@ TABLE: tuple[Directive, ...] = (
         kind="choice",
         expected="all or first",
         unit="",
-        default="one, until its reports show more",
-        help="The script trains several models, one after the other (folds, a sweep): all of them, so that no curve of "
-        "one ends the job (all); or until the first of them meets the target (first).",
+        default="one training, unless its reports show several",
+        help="The script trains several models, one after the other (folds, a sweep). With all, each of them runs to "
+        "its end, whatever its curve shows; with first, the first that meets the target ends the job.",
         example="all",
         choices=("all", "first"),
     ),
@@ -92,7 +93,8 @@ TABLE: tuple[Directive, ...] = (
         expected="a whole number from 1 to 1000000000",
         unit="iterations",
         default="unknown",
-        help="How many iterations the script runs if it is not stopped; of several trials, each.",
+        help="How many iterations the script runs if it is not stopped; with several trials, how many each of them "
+        "runs.",
         example="90",
         least=1,
         most=1e9,
@@ -103,9 +105,9 @@ TABLE: tuple[Directive, ...] = (
         expected="iterations, target or optstop, or optstop: and a reported quantity (optstop:val_loss)",
         unit="",
         default="iterations",
-        help="When to stop: after all iterations; as soon as the target is met (target); or also when no better value "
-        "is likely, or the target is out of reach (optstop). The quantity is by default the target's, else accuracy, "
-        "else one measured on validation data.",
+        help="When to stop: after all iterations (iterations); as soon as the target is met (target); or also when "
+        "the training has diverged, no better value is likely, or the target is out of reach (optstop). By default the "
+        "quantity is that of the target, else accuracy, else one measured on validation data.",
         example="optstop",
         choices=("iterations", "target", "optstop"),
     ),
@@ -115,7 +117,7 @@ TABLE: tuple[Directive, ...] = (
         expected="target or optstop",
         unit="",
         default="none",
-        help="When slurmplug may also stop the job while the cluster is overloaded: as with --stop.",
+        help="When the job may also be stopped while the cluster is overloaded; the values mean the same as in --stop.",
         example="optstop",
         choices=("target", "optstop"),
     ),
@@ -136,8 +138,8 @@ TABLE: tuple[Directive, ...] = (
         expected="a number of GPUs (4) or a range (2..8)",
         unit="GPUs",
         default="as submitted",
-        help="How many GPUs the job can train on. With a range it may start on another number than it requests, and "
-        "with --checkpoint that may change later.",
+        help="How many GPUs the job can train on. With a range, it may start on another number than it requests; with "
+        "--checkpoint, the number may also change later.",
         example="2..8",
         least=1,
         most=10_000,
@@ -148,15 +150,15 @@ TABLE: tuple[Directive, ...] = (
         expected="a signal or file, then :batch, :steps or :full, then @ and the grace "
         "(USR1, USR1:batch, TERM:full@2m, file@60)",
         unit="",
-        default="none: never moved, never resized once it runs",
-        help="How to request a checkpoint: a signal to the batch script, to the steps (the default, as with sbatch "
-        "--signal) or to both (full); or file, if the program calls checkpoint_requested(). The grace is how long "
-        "saving may take, in seconds or as 2m.",
+        default="none: never moved, and never resized while it runs",
+        help="How to request a checkpoint: by a signal to the batch script (batch), to the steps (steps, the default, "
+        "as with sbatch --signal) or to both (full); or by a file (file), if the program calls checkpoint_requested(). "
+        "The grace is the time that saving may take, in seconds or as 2m.",
         example="USR1:batch@120",
         choices=("USR1", "USR2", "TERM", "INT", "HUP", "CONT"),
         least=1,
         most=86_400,
-        fixed="what the program does with the request is in the script that was submitted",
+        fixed="the submitted script determines what the program does with a request",
     ),
     Directive(
         name="type",
@@ -164,9 +166,9 @@ TABLE: tuple[Directive, ...] = (
         expected="a name of at most 64 letters, digits, '.', '_' and '-'",
         unit="",
         default="the job's name",
-        help="The kind of training; predictions of a job are learnt from finished jobs of its type.",
+        help="The kind of training. Predictions for a job are learnt from finished jobs of its type.",
         example="resnet50",
-        fixed="what is learnt from the run counts for the type that it began with",
+        fixed="predictions for the type with which the run began are learnt from it",
     ),
     Directive(
         name="ml-job",
@@ -176,7 +178,7 @@ TABLE: tuple[Directive, ...] = (
         default="the job alone",
         help="Groups the Slurm jobs of one user that train one model together (not the jobs of a sweep).",
         example="resnet50-run7",
-        fixed="which jobs train one model is stated by all of them at their submission",
+        fixed="which jobs train one model is stated when they are submitted",
     ),
     Directive(
         name="params",
@@ -184,13 +186,13 @@ TABLE: tuple[Directive, ...] = (
         expected="a number of parameters (25600000, 25.6M, 1.3B), or sizes and kinds of the work by their names "
         "(rows:2000,classes:10,operation:sort), or both, the number first",
         unit="parameters",
-        default="an equal share; nothing of the work",
-        help="How many parameters of the model this job holds; and what the run times of jobs of its type depend on, "
-        "from which the predictor svr learns.",
+        default="an equal share of the model; nothing about the work",
+        help="How many parameters of the model this job holds. Sizes and kinds of the work are what its run time "
+        "depends on; the predictor svr learns from them.",
         example="25.6M",
         least=1,
         most=1e15,
-        fixed="the model is that of the script",
+        fixed="the submitted script determines the model",
     ),
     Directive(
         name="role",
@@ -198,10 +200,10 @@ TABLE: tuple[Directive, ...] = (
         expected="worker or ps",
         unit="",
         default="worker",
-        help="What the job does in its ML job: a worker, or a parameter server.",
+        help="What the job is in its ML job: a worker or a parameter server.",
         example="ps",
         choices=("worker", "ps"),
-        fixed="the part of the job is that of the script",
+        fixed="the submitted script determines the role",
     ),
     Directive(
         name="utility",
@@ -210,18 +212,19 @@ TABLE: tuple[Directive, ...] = (
         "(up to 100000)",
         unit="worth, 1/hour, hours",
         default="none: not subject to admission",
-        help="The worth of finishing x hours after submission: th1 / (1 + exp(th2 (x - th3))), the utility of OASiS.",
+        help="What it is worth that the job finishes x hours after submission: th1 / (1 + exp(th2 (x - th3))), the "
+        "utility of OASiS, where th1, th2 and th3 are the three numbers.",
         example="50,0.5,12",
-        fixed="admission decides by what the job was worth when it was submitted",
+        fixed="admission decides by the utility at submission",
     ),
     Directive(
         name="manage",
         kind="choice",
         expected="off or on",
         unit="",
-        default="on with any other directive",
-        help="off leaves the job to Slurm: it is neither ranked nor changed. on has it ranked, also without any other "
-        "directive.",
+        default="on if there is any other directive",
+        help="With off, the job is left to Slurm: it is neither ranked nor changed. With on, it is ranked even if it "
+        "has no other directive.",
         example="off",
         choices=("off", "on"),
     ),
@@ -231,7 +234,7 @@ TABLE: tuple[Directive, ...] = (
         expected="off or on",
         unit="",
         default="as the site sets",
-        help="Whether you get mail, where the site sends any, of what was done to the job and what is wrong with it.",
+        help="Whether you get mail, if the site sends any, about what was done to the job and what is wrong with it.",
         example="on",
         choices=("off", "on"),
     ),

@@ -117,9 +117,9 @@ def answer(report: str, body: bytes, reports: LedgerReports, now: float) -> dict
         parameters = json.loads(body) if body else {}
         if report in ("jobs", "queue"):
             wanted = _Which.model_validate(parameters)
-            which, page = _selection(wanted), slice(wanted.first, wanted.first + wire.PAGE)
+            which, page = _selection(wanted), slice(wanted.first, wanted.first + wire.PAGE + 1)
             make = reports.jobs if report == "jobs" else reports.queue
-            return {"columns": make(which, wanted.fields, page)}
+            return wire.table_body(make(which, wanted.fields, page))
         if report == "suggestions":
             return asdict(reports.suggestions(_selection(_Which.model_validate(parameters))))
         if report == "estimate":

@@ -78,11 +78,11 @@ class EndpointReports:
         asked, rows = [_ROW, *fields], dict[Value, tuple[Value, ...]]()
         for first in itertools.count(0, wire.PAGE):
             answer = self._request(report, wire.selection_body(which, asked, first))
-            page = wire.columns(answer, asked)
-            if first == 0 and len(page[0]) < wire.PAGE:
+            page, more = wire.columns(answer, asked)
+            if first == 0 and not more:
                 return page[1:]
             rows.update(zip(page[0], zip(*page, strict=True), strict=True))
-            if len(page[0]) < wire.PAGE:
+            if not more:
                 break
         return [list(column) for column in zip(*rows.values(), strict=True)][1:]
 

@@ -183,6 +183,14 @@ class EndpointServer(ThreadingHTTPServer):
         """Whether the limits allow one more connection from this address."""
         return self.connections.admit(request, str(client_address[0]), time.monotonic())
 
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Start the thread of a connection that was admitted. Raises RuntimeError where the machine has none left."""
+        try:
+            super().process_request(request, client_address)
+        except RuntimeError:
+            self.connections.ended(request)
+            raise
+
     def process_request_thread(self, request: Any, client_address: Any) -> None:
         """Serve a connection that was admitted, and count it no longer afterwards."""
         try:

@@ -64,13 +64,20 @@ def change_body(request: "ChangeRequest") -> dict[str, Any]:
     }
 
 
-def columns(answer: Mapping[str, Any], fields: Sequence[str]) -> Table:
-    """The table of a response to `jobs` or `queue`. Raises EndpointError."""
+def table_body(found: Table) -> dict[str, Any]:
+    """The response to `jobs` or `queue`: of a table that may have more rows than a page, its first page."""
+    return {"columns": [column[:PAGE] for column in found], "more": any(len(column) > PAGE for column in found)}
+
+
+def columns(answer: Mapping[str, Any], fields: Sequence[str]) -> tuple[Table, bool]:
+    """The table of a response to `jobs` or `queue`, and whether another page follows. Raises EndpointError."""
     with _version_checked():
-        found: Table = answer["columns"]
+        found, more = answer["columns"], answer["more"]
         if len(found) != len(fields) or len(set(map(len, found))) > 1:
             raise ValueError("not the fields that were asked for")
-        return found
+        if more and len(found[0]) != PAGE:
+            raise ValueError("a page with too few jobs")
+        return found, bool(more)
 
 
 def explanations(answer: Mapping[str, Any]) -> list[JobExplanation]:

@@ -19,7 +19,7 @@ from slurmplug.ledger.sqlite import Row
 from slurmplug.ledger.sqlite import rows as dict_rows
 from slurmplug.operations import Operation, OperationOutcome
 from slurmplug.operations.history import move_history
-from slurmplug.rules.guardrails import HOUR, Past
+from slurmplug.rules.guardrails import HOUR, Past, lately
 from slurmplug.rules.idle_gpus import ToldIdle
 
 
@@ -116,14 +116,16 @@ def past(ledger: LedgerFile, now: float, first_seen: float, jobs: Collection[Job
     return Past(
         now=now,
         paused=control(ledger, "paused") is not None,
-        stops_last_hour=_begun_by_user(ledger, "kind = 'stop'", now - HOUR),
-        admissions_last_hour=_begun_by_user(ledger, "kind = 'release'", now - HOUR),
+        stops_last_hour=_begun_by_user(ledger, "kind = 'stop'", now),
+        admissions_last_hour=_begun_by_user(ledger, "kind = 'release'", now),
         admitting=frozenset(map(_key, ledger.query(f"{_JOBS_OF_OPERATIONS} kind = 'release' AND step != 'ended'"))),
         stopping=_stops_of(ledger, "step != 'ended'"),
-        gave_up=_stops_of(ledger, "outcome = ? AND since > ?", OperationOutcome.GAVE_UP.value, now - HOUR),
+        gave_up=_stops_of(
+            ledger, "outcome = ? AND since > ? AND since < ?", OperationOutcome.GAVE_UP.value, now - HOUR, now + HOUR
+        ),
         ignored=_stops_of(ledger, "outcome = ? AND ended = 0", OperationOutcome.IGNORED.value),
         **vars(move_history(moves, now)),
-        fresh=frozenset(job for job in jobs if _first_seen(ledger, job, now) > now - first_seen),
+        fresh=frozenset(job for job in jobs if lately(_first_seen(ledger, job, now), now, first_seen)),
         **ledger.query(_LAST_SEEN)[0],
         failures_in_a_row=len(failures),
         last_failure=failures[0] if failures else -np.inf,
@@ -158,12 +160,11 @@ def _stops_of(ledger: LedgerFile, where: str, *parameters: object) -> frozenset[
     return frozenset(map(_key, ledger.query(f"{_JOBS_OF_OPERATIONS} kind = 'stop' AND {where}", *parameters)))
 
 
-def _begun_by_user(ledger: LedgerFile, which: str, since: float) -> dict[str, int]:
-    """By user, how many of these operations began after that time."""
-    sql = (
-        f"SELECT coalesce(user, '') AS user, count(*) AS n FROM {_WITH_JOBS} WHERE {which} AND opened > ? GROUP BY user"
-    )
-    return {row["user"]: row["n"] for row in ledger.query(sql, since)}
+def _begun_by_user(ledger: LedgerFile, which: str, now: float) -> dict[str, int]:
+    """By user, how many of these operations began in the last hour (as `guardrails.lately`)."""
+    which = f"{which} AND opened > ? AND opened < ?"
+    sql = f"SELECT coalesce(user, '') AS user, count(*) AS n FROM {_WITH_JOBS} WHERE {which} GROUP BY user"
+    return {row["user"]: row["n"] for row in ledger.query(sql, now - HOUR, now + HOUR)}
 
 
 def _key(row: Row) -> JobKey:

@@ -8,7 +8,7 @@ Slurm is left alone.
 import json
 import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -25,6 +25,7 @@ from slurmplug.ledger import budgets, codec, cycle_queries, job_rows, overloads,
 from slurmplug.ledger.database import LedgerFile
 from slurmplug.ledger.inputs import Base, Encoded, encode
 from slurmplug.operations import Operation
+from slurmplug.processes.threads import ThreadPool
 from slurmplug.rules import precedence
 from slurmplug.rules.guardrails import Past
 
@@ -50,7 +51,7 @@ class Ledger(LedgerFile):
         """
         self._ids: dict[JobKey, int] = {}
         self._seen = -1
-        self._encoder = ThreadPoolExecutor(1, thread_name_prefix="ledger")
+        self._encoder = ThreadPool(1, thread_name_prefix="ledger")
         self._inputs: tuple[int, Future[Encoded]] | None = None
         """the number of the last cycle whose inputs are kept, and these, encoded while its commands are carried out"""
         self.kept_at = -math.inf
@@ -86,7 +87,7 @@ class Ledger(LedgerFile):
                 memories[precedence.MEMORY] = record.precedence
             states = [{"policy": name, "state": codec.dumps(memory)} for name, memory in memories.items()]
             self._put("memory", states, key=["policy"])
-        if record.commands or record.snapshot.now - self.kept_at >= budgets.INPUTS_EVERY:
+        if record.commands or not 0 <= record.snapshot.now - self.kept_at < budgets.INPUTS_EVERY:
             self.kept_at = record.snapshot.now
             self._inputs = record.snapshot.cycle, self._encoder.submit(encode, record, self._base)
 

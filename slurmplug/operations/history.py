@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from policies.snapshot import JobKey
 from slurmplug.operations.sizes import changed_at, given_sizes
 from slurmplug.operations.values import Operation, OperationOutcome
-from slurmplug.rules.guardrails import HOUR, MOVES, GivenSize, Requeue
+from slurmplug.rules.guardrails import MOVES, GivenSize, Requeue, lately
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ def move_history(operations: Iterable[tuple[Operation, str]], now: float) -> Mov
     return MoveHistory(
         requeues=tuple(Requeue(each.job, user, each.requeued) for each, user in moves if each.requeued is not None),
         moving={each.job: user for each, user in moves if each.step != "ended" and not each.only_limits_nodes},
-        move_gave_up=frozenset(each.job for each, _ in moves if gave_up_since(each, now - HOUR)),
+        move_gave_up=frozenset(each.job for each, _ in moves if gave_up_lately(each, now)),
         sizes=given_sizes(each for each, _ in moves),
         size_changed=changed_at(each for each, _ in moves),
         found_no_room=_found_no_room(each for each, _ in moves),
@@ -39,9 +39,9 @@ def move_history(operations: Iterable[tuple[Operation, str]], now: float) -> Mov
     )
 
 
-def gave_up_since(operation: Operation, time: float) -> bool:
-    """Whether the operation was given up after that time (seconds since the epoch)."""
-    return operation.outcome is OperationOutcome.GAVE_UP and operation.since > time
+def gave_up_lately(operation: Operation, now: float) -> bool:
+    """Whether the operation was given up in the last hour; now: seconds since the epoch."""
+    return operation.outcome is OperationOutcome.GAVE_UP and lately(operation.since, now)
 
 
 def _found_no_room(moves: Iterable[Operation]) -> Mapping[JobKey, float]:

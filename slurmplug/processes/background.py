@@ -4,14 +4,14 @@ A cycle waits a moment for a result, and not at all if the call before took long
 for these threads when it ends.
 """
 
-import errno
-import os
 import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as NotYet
 from typing import Generic, TypeVar
+
+from slurmplug.processes.threads import no_thread
 
 T = TypeVar("T")
 
@@ -36,7 +36,7 @@ def in_thread(name: str, call: Callable[[], T]) -> "Future[T]":
     try:
         threading.Thread(target=run, name=name, daemon=True).start()
     except RuntimeError as error:
-        future.set_exception(OSError(errno.EAGAIN, f"{os.strerror(errno.EAGAIN)}: {error}"))
+        future.set_exception(no_thread(error))
     return future
 
 

@@ -24,6 +24,8 @@ PAUSE = 1.0
 """Seconds from one start of a process to the next at least."""
 REAP_SECONDS = 0.2
 """Seconds for which a killed process is waited for."""
+END_SECONDS = 1.0
+"""Seconds for which one is waited for whose last messages count."""
 LEFT_SECONDS = 2.0
 """Seconds that a process has for what it does when the daemon is gone."""
 _LOOK = 0.2
@@ -177,6 +179,26 @@ class Child:
         self._process.kill()
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(REAP_SECONDS)
+
+    def end(self) -> list[Any]:
+        """End it; what it had sent by then, and was not received.
+
+        Raises:
+            TimeoutError: it has not ended within `END_SECONDS`, and may do more.
+        """
+        self._killed = True
+        self._process.kill()
+        sent: list[Any] = []
+        try:
+            self._process.wait(END_SECONDS)
+            with contextlib.suppress(ConnectionError):
+                for message in self.channel.arrived():  # after the last one it raises
+                    sent.append(message)  # noqa: PERF402
+        except subprocess.TimeoutExpired as error:
+            raise TimeoutError(f"the process {self._name} cannot be ended") from error
+        finally:
+            self.channel.close()
+        return sent
 
     def _start(self, arguments: tuple[Any, ...]) -> None:
         ours, theirs = socket.socketpair()

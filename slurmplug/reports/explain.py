@@ -225,7 +225,7 @@ SENTENCES: Mapping[str, Sequence[str]] = {
     "waste": (
         "Its requeues would have cost {lost:.2f} GPU hours, more than {limit:.0%} of the {attained:.2f} that it used",
     ),
-    "clock jump": ("The clock went back by {back:.0f} s, so no commands are sent until it has caught up",),
+    "clock jump": ("The clock went back by {back:.0f} s, so no commands are sent in this cycle",),
     "partial snapshot": (
         "Slurm listed {missing:.0f} of {alive:.0f} known jobs neither as live nor as ended, so no commands are sent"
         " until it does",

@@ -174,6 +174,11 @@ def check(
     )
 
 
+def lately(at: float, now: float, seconds: float = HOUR) -> bool:
+    """Whether a time is so near to now. One that is far in the future is of a clock that was ahead, and long ago."""
+    return abs(now - at) < seconds
+
+
 def left_to_slurm(snapshot: Snapshot, memory: Memory) -> Plan:
     """The plan of a cycle in which the policy has none."""
     return Plan(score=np.full(len(snapshot.jobs), np.nan), memory=memory)
@@ -188,9 +193,10 @@ def _freeze_reason(snapshot: Snapshot, past: Past, limits: Guardrails) -> Reason
     lacking = snapshot.missing > (1 - limits.partial_snapshot) * past.alive
     if past.alive >= PARTIAL_SNAPSHOT_MIN_JOBS and lacking:
         return Reason("partial snapshot", {"missing": snapshot.missing, "alive": past.alive})
-    rested = past.now - past.last_failure
-    if past.failures_in_a_row >= limits.breaker_failures and rested < limits.breaker_rest:
-        return Reason("breaker", {"failures": past.failures_in_a_row, "rests": limits.breaker_rest - rested})
+    failed = past.failures_in_a_row >= limits.breaker_failures
+    if failed and lately(past.last_failure, past.now, limits.breaker_rest):
+        rests = limits.breaker_rest - (past.now - past.last_failure)
+        return Reason("breaker", {"failures": past.failures_in_a_row, "rests": rests})
     return None
 
 
@@ -243,7 +249,7 @@ def _move_veto(action: Action, snapshot: Snapshot, row: int, past: Past, limits:
         return outside
     if job in past.move_gave_up:
         return Reason("gave up moving")
-    if state == "pending" and snapshot.now - past.size_changed.get(job, -np.inf) < limits.size_interval:
+    if state == "pending" and lately(past.size_changed.get(job, -np.inf), snapshot.now, limits.size_interval):
         return Reason("size changed lately", {"limit": limits.size_interval})
     return _requeue_veto(action, snapshot, row, past, limits) if _requeues(action, state) else None
 
@@ -260,9 +266,9 @@ def _requeue_veto(action: Action, snapshot: Snapshot, row: int, past: Past, limi
         return Reason("first seen", {"limit": limits.first_seen})
     if len(own) >= limits.requeues_per_job:
         return Reason("requeues per job", {"limit": limits.requeues_per_job})
-    if own and now - max(own) < limits.requeue_cooldown:
+    if any(lately(at, now, limits.requeue_cooldown) for at in own):
         return Reason("cooldown", {"limit": limits.requeue_cooldown})
-    if now - past.found_no_room.get(job, -np.inf) < limits.requeue_cooldown:
+    if lately(past.found_no_room.get(job, -np.inf), now, limits.requeue_cooldown):
         return Reason("no room lately", {"limit": limits.requeue_cooldown})
     lost, had = (len(own) + 1) * limits.requeue_cost * jobs.gpus[row], float(jobs.attained[row])
     if lost > limits.requeue_waste * had:
@@ -274,7 +280,7 @@ def _requeue_veto(action: Action, snapshot: Snapshot, row: int, past: Past, limi
 
 def _spendings(past: Past, limits: Guardrails) -> dict[str, Spending]:
     """By kind of effect, what of its budget the last hour spent; requeues in progress count."""
-    recent = {(each.job, each.user) for each in past.requeues if each.at > past.now - HOUR} | set(past.moving.items())
+    recent = {(each.job, each.user) for each in past.requeues if lately(each.at, past.now)} | set(past.moving.items())
     return {
         "stop": Spending(budgets.of_stops(limits), past.stops_last_hour),
         "requeue": Spending(budgets.of_requeues(limits), Counter(user for _, user in recent)),

@@ -27,7 +27,7 @@ from policies.plan import Action, Plan, Reason
 from policies.snapshot import Snapshot
 from predictors.arrays import Floats
 from slurmplug.config.schema import Guardrails
-from slurmplug.rules.guardrails import Past
+from slurmplug.rules.guardrails import Past, lately
 from slurmplug.rules.time_limits import TimeLimits
 
 LEAST_PART = 0.5
@@ -113,7 +113,7 @@ class _Sizes:
 
     def _changed_lately(self, row: int) -> bool:
         changed = self._past.size_changed.get(self._snapshot.jobs.keys[row], -np.inf)
-        return self._snapshot.now - changed < self._limits.size_interval
+        return lately(changed, self._snapshot.now, self._limits.size_interval)
 
     def _pays(self, present: int, gpus: int) -> bool:
         return gpus != present and abs(gpus - present) >= self._limits.size_change * present

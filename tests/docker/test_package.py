@@ -120,7 +120,7 @@ def test_the_daemon_under_its_unit_reaches_slurm_and_ranks_the_jobs(machine: Mac
     assert (status["alive"], status["hindered"] or status["error"] or "") == (True, "")
     jobs["runs"] = machine.submit("cleo", SLEEP.format(gpus=4, lines=""))
     machine.wait_state(jobs["runs"], "RUNNING")
-    for name, urgency in (("urgent", 9), ("calm", 1)):
+    for name, urgency in (("calm", 1), ("urgent", 9)):  # in the other order, Slurm's own would do
         jobs[name] = machine.submit("ada", SLEEP.format(gpus=4, lines=f"#PLUG --urgency={urgency}"))
     machine.wait(lambda: any(machine.site_factors().values()), "SiteFactors")
     factors = machine.site_factors()

@@ -16,7 +16,6 @@ from slurmplug.sim.slurm.launcher import (
     jobs_to_start,
     priorities,
 )
-from slurmplug.sim.slurm.multifactor import Usage
 
 NOW = 1000.0
 PER_GPU = np.array([1.0, 2.0])
@@ -45,7 +44,6 @@ def clusters(draw: st.DrawFn) -> tuple[Pending, HeldResources, NodeResources]:
         time_limit=column(st.integers(1, 6000)).astype(float),
         eligible=np.zeros(n),
         begin=column(st.sampled_from([0.0, 2000.0])),
-        user=np.zeros(n, dtype=np.int64),
         qos=np.array(["normal"] * n),
         partition=np.array(["gpu"] * n),
         reservation=np.array(draw(st.lists(names, min_size=n, max_size=n))),
@@ -57,6 +55,11 @@ def clusters(draw: st.DrawFn) -> tuple[Pending, HeldResources, NodeResources]:
         free[:, None] * PER_GPU, total, np.array(draw(st.lists(names, min_size=m, max_size=m))), np.ones(m, dtype=bool)
     )
     return pending, HeldResources(on.astype(int), taken[:, None] * PER_GPU, ends), nodes
+
+
+def ranking(pending: Pending, room: NodeResources) -> np.ndarray:
+    """The priorities where nobody has used anything."""
+    return priorities(pending, room, np.ones(len(pending)), NOW, LauncherSettings())
 
 
 def after(
@@ -75,7 +78,7 @@ def after(
 @given(clusters())
 def test_nothing_is_given_twice_and_every_gang_is_whole(cluster: tuple[Pending, HeldResources, NodeResources]) -> None:
     pending, held, room = cluster
-    made = jobs_to_start(pending, held, room, Usage(), now=NOW)
+    made = jobs_to_start(pending, held, room, ranking(pending, room), now=NOW)
     _, left = after(pending, held, room, list(made))
     assert (left.free >= 0).all()
     assert len({start.row for start in made}) == len(made)
@@ -92,8 +95,10 @@ def test_nobody_delays_the_first_who_waits(
     cluster: tuple[Pending, HeldResources, NodeResources], backfill: bool
 ) -> None:
     pending, held, room = cluster
-    made = jobs_to_start(pending, held, room, Usage(), now=NOW, settings=LauncherSettings(backfill=backfill))
-    ranked = np.argsort(-priorities(pending, room, Usage(), NOW, LauncherSettings()), kind="stable").tolist()
+    made = jobs_to_start(
+        pending, held, room, ranking(pending, room), now=NOW, settings=LauncherSettings(backfill=backfill)
+    )
+    ranked = np.argsort(-ranking(pending, room), kind="stable").tolist()
     begun = {start.row for start in made}
     for name in ("", "mine"):
         mine = [row for row in ranked if pending.reservation[row] == name and pending.begin[row] <= NOW]
@@ -111,8 +116,8 @@ def test_nobody_delays_the_first_who_waits(
 @given(clusters())
 def test_who_waits_first_does_not_fit(cluster: tuple[Pending, HeldResources, NodeResources]) -> None:
     pending, held, room = cluster
-    made = jobs_to_start(pending, held, room, Usage(), now=NOW)
-    ranked = np.argsort(-priorities(pending, room, Usage(), NOW, LauncherSettings()), kind="stable").tolist()
+    made = jobs_to_start(pending, held, room, ranking(pending, room), now=NOW)
+    ranked = np.argsort(-ranking(pending, room), kind="stable").tolist()
     begun = {start.row for start in made}
     for name in ("", "mine"):
         mine = [row for row in ranked if pending.reservation[row] == name and pending.begin[row] <= NOW]

@@ -12,7 +12,7 @@ from slurmplug.cluster.port import Outcome, Status
 from slurmplug.cycle.record import CycleRecord
 from slurmplug.directives.changes import Change
 from slurmplug.operations import Operation, OperationOutcome
-from slurmplug.operations.history import gave_up_since, move_history
+from slurmplug.operations.history import gave_up_lately, move_history
 from slurmplug.rules import precedence
 from slurmplug.rules.guardrails import HOUR, MOVES, Past
 
@@ -86,7 +86,7 @@ class MemoryLedger:
             admissions_last_hour=Counter(self._users[each.job] for each in admissions if each.opened > now - HOUR),
             admitting=frozenset(each.job for each in admissions if each.step != "ended"),
             stopping=frozenset(each.job for each in stops if each.step != "ended"),
-            gave_up=frozenset(each.job for each in stops if gave_up_since(each, now - HOUR)),
+            gave_up=frozenset(each.job for each in stops if gave_up_lately(each, now)),
             ignored=frozenset(each.job for each in stops if _ignored(each) and each.job in self._first_seen),
             **vars(moves),
             fresh=frozenset(job for job in jobs if self._first_seen.get(job, now) > now - first_seen),

@@ -19,6 +19,7 @@ from slurmplug.sim.adapters.cluster import NO_JOBS, NO_NODES, SimCluster
 from slurmplug.sim.engine.allocations import GpusByNode
 from slurmplug.sim.engine.engine import DONE, PENDING, Engine
 from slurmplug.sim.engine.workload_table import CLUSTER
+from slurmplug.sim.slurm.fairshare import Fairshare
 from slurmplug.sim.slurm.held_by_row import HeldByRow, Releasing
 from slurmplug.sim.slurm.job_limits import JobLimits
 from slurmplug.sim.slurm.launcher import (
@@ -30,8 +31,9 @@ from slurmplug.sim.slurm.launcher import (
     jobs_to_start,
     priorities,
 )
-from slurmplug.sim.slurm.multifactor import Usage
 
+SCHED_INTERVAL = 60.0
+"""Seconds after which Slurm schedules though nothing has changed, by default."""
 REQUEUE_DELAY = 120.0
 """Seconds until a requeued job is eligible again: Slurm gives it a start time by itself."""
 _SHAPE = frozenset({"NumNodes", "NumTasks", "MinCPUsNode", "CPUsPerTask", "NumCPUs", "MinMemoryNode"})
@@ -55,7 +57,6 @@ class SlurmSimCluster(SimCluster):
     def __init__(self, engine: Engine, settings: LauncherSettings | None = None) -> None:
         super().__init__(engine)
         self._settings = settings or LauncherSettings()
-        self._usage = Usage()
         self._node_lists: dict[int, dict[str, str]] = {}
         """by row, the nodes that a job requires or excludes"""
         self._node_counts: dict[int, int] = {}
@@ -83,14 +84,12 @@ class SlurmSimCluster(SimCluster):
         self._per_gpu = np.concatenate([whole / np.maximum(self._gpus, 1)[:, None], wants], axis=1)
         self._single = np.diff(table.first_row) == 1
         self._columns: Mapping[str, Texts] = {name: table.columns[name][first] for name in ("qos", "partition")}
-        users, self._user = np.unique(table.columns["user"], return_inverse=True)
-        """(rows,) the number of each one's user"""
-        self._users = len(users)
-        self._gpus_held = np.zeros(self._users)
+        self._fairshare = Fairshare.of(table, self._settings)
         self._held = HeldByRow(3 + len(self._gpu_types))
         self._total = self._with_types(engine.nodes.capacity, np.arange(len(engine.nodes)))
         self._limit = table.columns["time_limit"][first]
-        self._limits = JobLimits.of(self._settings.limits, table, self._per_gpu, self._gpu_types)
+        at_most = np.where(np.isnan(self._limit), self._settings.default_limit, self._limit)
+        self._limits = JobLimits.of(self._settings.limits, table, self._per_gpu, self._gpu_types, at_most)
         self._handlers = {
             **{verb: handle for verb, handle in self._handlers.items() if verb != "place"},
             "update": self._update,
@@ -235,8 +234,11 @@ class SlurmSimCluster(SimCluster):
     # --- what Slurm does --------------------------------------------------------------------------------------------
 
     def _next_pass(self) -> float:
-        changed = self.engine.changes != self._seen
-        return max(self.engine.now, self._last_pass + self._settings.pace) if changed else np.inf
+        if self.engine.changes != self._seen:
+            return max(self.engine.now, self._last_pass + self._settings.pace)
+        if self._limits and self._limits.change_with_time:
+            return max(self.engine.now, self._last_pass + SCHED_INTERVAL)
+        return np.inf
 
     def _next_backfill(self) -> float:
         every = self._settings.bf_interval
@@ -266,21 +268,19 @@ class SlurmSimCluster(SimCluster):
         self._reserved = {name: each for name, each in self._reserved.items() if each.until > now}
         self._taking = {row: name for row, name in self._taking.items() if name in self._reserved}
         waiting = self._waiting()
-        self._usage = self._usage.after(now, self._gpus_held, self._settings.weights.half_life)
+        self._fairshare.advance(now)
         if len(waiting):
             pending, room = self._pending(waiting), self._room()
             of_priority = self._set_priorities(waiting, pending, room)
             settings = replace(self._settings, backfill=backfill)
-            held, usage = self._held_resources(), self._usage
+            held = self._held_resources()
             limited = self._limits.left(engine, waiting, pending) if self._limits else None
-            found = jobs_to_start(
-                pending, held, room, usage, now=now, settings=settings, of_priority=of_priority, limited=limited
-            )
+            found = jobs_to_start(pending, held, room, of_priority, now=now, settings=settings, limited=limited)
             for start in found:
                 self._start(int(waiting[start.row]), start)
         holds = engine.allocations.holds
         rows = np.fromiter(holds, dtype=np.int64, count=len(holds))
-        self._gpus_held = np.bincount(self._user[rows], engine.gpus[rows], self._users).astype(np.float64)
+        self._fairshare.note_held(rows, engine.gpus[rows])
         self._seen = engine.changes
         if backfill:
             self._backfilled = engine.changes
@@ -296,7 +296,7 @@ class SlurmSimCluster(SimCluster):
 
     def _set_priorities(self, waiting: Ints, pending: Pending, room: NodeResources) -> Ints:
         first = self.engine.table.first_row[waiting]
-        found = priorities(pending, room, self._usage, self.engine.now, self._settings)
+        found = priorities(pending, room, self._fairshare.factors(first), self.engine.now, self._settings)
         self.priority[first] = found
         return found
 
@@ -343,7 +343,6 @@ class SlurmSimCluster(SimCluster):
             time_limit=self._limit[waiting],
             eligible=eligible,
             begin=eligible,
-            user=self._user[first],
             **{name: column[waiting] for name, column in self._columns.items()},
             reservation=np.array(
                 [self._taking.get(row) or self.reservations.get(row, "") for row in first.tolist()], dtype=np.str_

@@ -15,8 +15,9 @@ import numpy as np
 
 from predictors.arrays import Bools, Floats, Ints, Texts
 from slurmplug.cluster.limits import Limits
+from slurmplug.sim.slurm.fair_tree import Shares
 from slurmplug.sim.slurm.limited import Limited
-from slurmplug.sim.slurm.multifactor import Usage, Weights, priority
+from slurmplug.sim.slurm.multifactor import Billing, Weights, priority
 
 _SLACK = 1e-6
 """of a CPU or a MiB, lost to rounding"""
@@ -32,7 +33,8 @@ class LauncherSettings:
     `bf_interval`: seconds between two rounds of backfill, between which jobs start in order of priority alone; 0: each
     pass backfills. `launch_seconds`: from a start until the job's program runs; `release_seconds`: from a job's end
     until others can have what it held. A site can take both from its accounting (docs/simulator.md). `limits`: of QOS
-    and associations.
+    and associations. `shares`: of accounts and users, for Fair Tree; without them all users are equal.
+    `fairshare_interval`: seconds from one computation of Fair Tree's fairshare to the next, as PriorityCalcPeriod.
     """
 
     weights: Weights = field(default_factory=Weights)
@@ -44,6 +46,9 @@ class LauncherSettings:
     launch_seconds: float = 0.0
     release_seconds: float = 0.0
     limits: Limits = field(default_factory=Limits)
+    shares: Shares | None = None
+    billing: Billing = field(default_factory=Billing)
+    fairshare_interval: float = 300.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,8 +56,7 @@ class Pending:
     """The queue, a column a property (n,), in order of submission; times are seconds.
 
     demand: (n, resources) of each of its GPUs, the first being the GPU itself, or of the whole job where `gpus` is 0:
-    then it needs one node. eligible: since when it has waited. begin: not before. user: a number, as in `Usage`.
-    reservation: its name, or empty.
+    then it needs one node. eligible: since when it has waited. begin: not before. reservation: its name, or empty.
     """
 
     gpus: Ints
@@ -60,7 +64,6 @@ class Pending:
     time_limit: Floats
     eligible: Floats
     begin: Floats
-    user: Ints
     qos: Texts
     partition: Texts
     reservation: Texts
@@ -102,15 +105,20 @@ class Start:
     shares: tuple[int, ...]
 
 
-def priorities(pending: Pending, room: NodeResources, usage: Usage, now: float, settings: LauncherSettings) -> Ints:
-    """The priority of each pending job (n,). Its size is the mean of its shares of the nodes and of the CPUs."""
+def priorities(
+    pending: Pending, room: NodeResources, fairshare: Floats, now: float, settings: LauncherSettings
+) -> Ints:
+    """The priority of each pending job (n,). fairshare: (n,) from 0 to 1.
+
+    A job's size is the mean of its shares of the nodes and of the CPUs.
+    """
     nodes = np.ceil(np.maximum(pending.gpus, 1) / max(room.total[:, 0].max(initial=0.0), 1.0))
     cpus = pending.demand[:, 1] * np.maximum(pending.gpus, 1)
     size = (nodes / max(len(room.total), 1) + cpus / max(room.total[:, 1].sum(), 1.0)) / 2
     return priority(
         settings.weights,
         waited=now - np.maximum(pending.eligible, pending.begin),
-        fairshare=usage.fairshare(pending.user),
+        fairshare=fairshare,
         size=size,
         qos=pending.qos,
         partition=pending.partition,
@@ -123,15 +131,14 @@ def jobs_to_start(
     pending: Pending,
     held: HeldResources,
     room: NodeResources,
-    usage: Usage,
+    of_priority: Ints,
     *,
     now: float,
     settings: LauncherSettings | None = None,
-    of_priority: Ints | None = None,
     limited: Limited | None = None,
 ) -> tuple[Start, ...]:
-    """The jobs to start now, in that order. of_priority: (n,) where that is known already, as `priorities`. limited:
-    what the limits of QOS and associations leave to each (n,); what starts is added to it.
+    """The jobs to start now, in that order. of_priority: (n,) of `priorities`. limited: what the limits of QOS and
+    associations leave to each (n,); what starts is added to it.
 
     Nodes with a reservation are for the jobs that name it, and these run nowhere else; so each reservation is a queue
     of its own. The same priority: first submitted, first started.
@@ -139,7 +146,6 @@ def jobs_to_start(
     settings = settings or LauncherSettings()
     if not len(pending):
         return ()
-    of_priority = priorities(pending, room, usage, now, settings) if of_priority is None else of_priority
     ranked = np.argsort(-of_priority, kind="stable")
     ranked = ranked[pending.begin[ranked] <= now]
     if limited is not None:

@@ -1,6 +1,6 @@
 """The priority that Slurm's priority/multifactor gives to pending jobs (its manual page "Multifactor Priority").
 
-Fairshare is the classic one, 2^(-U/S), of users with equal shares: no tree of accounts.
+`Usage.fairshare` is the classic one, 2^(-U/S), of users with equal shares; `fair_tree` has that of accounts' shares.
 """
 
 from collections.abc import Mapping
@@ -37,15 +37,37 @@ class Weights:
         return self.age + self.fairshare + self.job_size + self.qos + self.partition
 
 
+@dataclass(frozen=True)
+class Billing:
+    """What jobs are charged each second, by which usage is counted: TRESBillingWeights and UsageFactor.
+
+    `partitions`: by name, the weights of a GPU, a CPU and a MiB. `other`: those of all others; by default, GPUs count.
+    `qos`: by name, the factor, 1 where there is none.
+    """
+
+    partitions: Mapping[str, tuple[float, float, float]] = field(default_factory=lambda: MappingProxyType({}))
+    other: tuple[float, float, float] = (1.0, 0.0, 0.0)
+    qos: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
+
+    def weights(self, partition: Texts, qos: Texts) -> Floats:
+        """(n, 3) of jobs in these partitions (n,) with these QOS (n,)."""
+        names, rows = np.unique(partition, return_inverse=True)
+        weights: Floats = np.array([self.partitions.get(str(name), self.other) for name in names]).reshape(-1, 3)[rows]
+        names, rows = np.unique(qos, return_inverse=True)
+        weights *= np.array([self.qos.get(str(name), 1.0) for name in names]).reshape(-1, 1)[rows]
+        return weights
+
+
 @dataclass(frozen=True, eq=False)
 class Usage:
-    """The use of each user until `at`, (users,) GPU seconds that halve every half-life; of nobody by default."""
+    """The use of each user until `at`, (users,) units of billing x seconds that halve every half-life; of nobody by
+    default."""
 
     at: float = 0.0
     used: Floats = field(default_factory=lambda: np.zeros(0))
 
     def after(self, now: float, holding: Floats, half_life: float) -> "Usage":
-        """The usage at `now`, if the users have held so many GPUs (users,) since `at`."""
+        """The usage at `now`, if the users have held so much (users,) since `at`."""
         passed = now - self.at
         if passed <= 0:
             return self

@@ -15,13 +15,20 @@ from slurmplug.cluster import hostlist, tres
 from slurmplug.console import times
 from slurmplug.errors import DataError, UsageError
 from slurmplug.sim.slurm.launcher import LauncherSettings
-from slurmplug.sim.slurm.multifactor import Weights
+from slurmplug.sim.slurm.multifactor import Billing, Weights
 from slurmplug.sim.workloads.rows import as_number, open_lines, quoted
 
 MOST_INCLUDES = 20
 LIMITS = "limits of QOS and associations"
 QOS_PRIORITIES = "PriorityWeightQOS (the priorities of QOS are in slurmdbd)"
+SHARES = "shares of accounts and users (fairshare takes all users for equal; name them with --sacctmgr)"
+_NO_TREE = "PriorityFlags=NO_FAIR_TREE (fairshare takes all users for equal)"
 _WEEK = "7-0"
+_CALC_PERIOD = "5"
+"""minutes"""
+_BILLED = ("gres/gpu", "cpu", "mem")
+_BILLED_BY_DEFAULT = (0.0, 1.0, 0.0)
+_MEBIBYTES = MappingProxyType({"K": 1 / 1024, "M": 1.0, "G": 1024.0, "T": 1024.0**2, "P": 1024.0**3})
 _ANY_MEMORY = 99_999_999.0
 """MiB of a node whose memory Slurm does not allocate"""
 _ENTRY = re.compile(r"""([A-Za-z0-9_]+)\s*=\s*("[^"]*"|\S*)""")
@@ -34,7 +41,6 @@ _ALIKE = MappingProxyType(
         "priorityweighttres": "PriorityWeightTRES",
         "priorityweightassoc": "PriorityWeightAssoc",
         "priorityfavorsmall": "PriorityFavorSmall",
-        "priorityflags": "PriorityFlags",
         "topologyplugin": "TopologyPlugin",
         "preempttype": "PreemptType",
         "licenses": "Licenses",
@@ -49,8 +55,8 @@ class SiteConf:
     """A site's slurm.conf: cluster, as `slurmplug.sim.engine.nodes.parse` reads it, empty without nodes.
 
     `not_followed`: what it sets and the simulated Slurm does without, a phrase each. Of use once it is known what
-    slurmdbd has (`slurmplug.sim.slurm.site_limits`): whether limits are enforced, PriorityWeightQOS, and the QOS of
-    partitions.
+    slurmdbd has (`slurmplug.sim.slurm.site_limits`): whether limits are enforced, PriorityWeightQOS, the QOS of
+    partitions, and whether fairshare is Fair Tree's.
     """
 
     settings: LauncherSettings
@@ -59,6 +65,7 @@ class SiteConf:
     enforces_limits: bool = True
     qos_weight: float = 0.0
     partition_qos: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    fair_tree: bool = True
 
 
 @dataclass(frozen=True)
@@ -97,6 +104,7 @@ def read(path: Path) -> SiteConf:
             partition_qos=MappingProxyType(
                 {each["partitionname"]: each["qos"] for each in conf.partitions if "qos" in each}
             ),
+            fair_tree="NO_FAIR_TREE" not in _priority_flags(conf),
         )
     except (ValueError, UsageError) as error:
         raise DataError(f"{path}: {error}") from error
@@ -148,7 +156,40 @@ def _settings(conf: _Conf) -> LauncherSettings:
         bf_interval=_number(parameters, "bf_interval", 30.0),
         pace=_number(parameters, "batch_sched_delay", 3.0),
         default_limit=_default_limit(conf),
+        billing=_billing(conf),
+        fairshare_interval=times.parse_limit(values.get("prioritycalcperiod", _CALC_PERIOD)),
     )
+
+
+def _billing(conf: _Conf) -> Billing:
+    """TRESBillingWeights of each partition; one CPU counts 1 where there are none."""
+    found = {
+        each["partitionname"]: {name: _weight(name, weight) for name, weight in _billing_weights(each)}
+        for each in conf.partitions
+        if "tresbillingweights" in each
+    }
+    gpu, cpu, memory = _BILLED
+    weights = {name: (each.get(gpu, 0.0), each.get(cpu, 0.0), each.get(memory, 0.0)) for name, each in found.items()}
+    return Billing(MappingProxyType(weights), other=_BILLED_BY_DEFAULT)
+
+
+def _billing_weights(partition: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    for item in partition.get("tresbillingweights", "").split(","):
+        if item.strip():
+            name, _, weight = item.strip().partition("=")
+            yield name.lower(), weight
+
+
+def _weight(name: str, text: str) -> float:
+    """A weight, of a MiB for memory. Raises ValueError."""
+    unit = text[-1:].upper() if name == "mem" and text[-1:].upper() in _MEBIBYTES else ""
+    if (number := as_number(text[: len(text) - len(unit)])) is None:
+        raise ValueError(f"TRESBillingWeights has {quoted(f'{name}={text}')}, not a number")
+    return number / _MEBIBYTES.get(unit, 1.0)
+
+
+def _priority_flags(conf: _Conf) -> set[str]:
+    return {flag.strip().upper() for flag in conf.values.get("priorityflags", "").split(",")} - {""}
 
 
 def _is_basic(conf: _Conf) -> bool:
@@ -210,8 +251,7 @@ def _not_followed(conf: _Conf) -> Iterator[str]:
             yield written
     if _number(values, "priorityweightqos", 0.0):
         yield QOS_PRIORITIES
-    if _number(values, "priorityweightfairshare", 0.0):
-        yield "shares of accounts and users (fairshare takes all users for equal)"
+    yield from _fairshare_not_followed(conf)
     if {"limits", "safe", "qos", "all"} & _enforced(conf):
         yield LIMITS
     if values.get("selecttype", "").lower() == "select/linear":
@@ -230,6 +270,17 @@ def _not_followed(conf: _Conf) -> Iterator[str]:
         yield "OverSubscribe=EXCLUSIVE (jobs hold parts of nodes)"
     if any("," in tres.types(tres.gpus(each.get("gres", ""))) for each in conf.nodes):
         yield "types of GPUs on nodes that have several"
+
+
+def _fairshare_not_followed(conf: _Conf) -> Iterator[str]:
+    flags = _priority_flags(conf)
+    if _number(conf.values, "priorityweightfairshare", 0.0):
+        yield _NO_TREE if "NO_FAIR_TREE" in flags else SHARES
+        billed = {name for each in conf.partitions for name, _ in _billing_weights(each)}
+        if others := sorted(billed - set(_BILLED)):
+            yield f"TRESBillingWeights of {', '.join(others)}"
+    if others := sorted(flags - {"FAIR_TREE", "NO_FAIR_TREE"}):
+        yield f"PriorityFlags={','.join(others)}"
 
 
 def _enforced(conf: _Conf) -> set[str]:

@@ -1,4 +1,4 @@
-"""The limits of a site's QOS and associations, in what `sacctmgr dump` wrote and `sacctmgr show qos` printed.
+"""Limits and shares of a site's QOS and associations, in what `sacctmgr dump` wrote and `sacctmgr show qos` printed.
 
 As in sacctmgr(1), FLAT FILE DUMP AND LOAD: a line is an account or a user below the account that the last `Parent` line
 names, or the cluster, whose limits are those of the account root; newer releases write the QOS there, too. A limit on
@@ -12,12 +12,15 @@ from pathlib import Path
 from types import MappingProxyType
 
 from slurmplug.cluster.limits import CHECKED_TRES, Assoc, AssocLimits, Limits, QosLimits
-from slurmplug.cluster.parse.limits import assoc_limits, qos_limits
+from slurmplug.cluster.parse.limits import amounts, assoc_limits, qos_limits
 from slurmplug.errors import DataError
-from slurmplug.sim.slurm.site_conf import LIMITS, QOS_PRIORITIES, SiteConf
+from slurmplug.sim.slurm.fair_tree import OF_PARENT, ROOT, Shares
+from slurmplug.sim.slurm.job_limits import SECONDS_OF
+from slurmplug.sim.slurm.site_conf import LIMITS, QOS_PRIORITIES, SHARES, SiteConf
 from slurmplug.sim.workloads.rows import Row, WorkloadError, as_number, comma_separated, open_lines, quoted
 
-ROOT = "root"
+_FAIRSHARE_PARENT = "2147483647"
+"""Fairshare=parent, as it is in a dump"""
 _LINE = re.compile(r"(\w+) - '([^']*)'(?::(.*))?")
 _OPTION = re.compile(r"(\w+)=('[^']*'|(?:gres/[^:=,]*:|[^:'])*)(?::|$)")
 _WRITE_DUMP = "write it with: sacctmgr dump CLUSTER file=FILE"
@@ -29,11 +32,15 @@ _COLUMNS = MappingProxyType(
         "MaxTRESPerAccount": "MaxTRESPA",
         "MaxJobsPerUser": "MaxJobsPU",
         "MaxJobsPerAccount": "MaxJobsPA",
+        "MaxTRESMinsPerJob": "MaxTRESMins",
+        "MaxTRESRunMinsPerUser": "MaxTRESRunMinsPU",
+        "MaxTRESRunMinsPerAccount": "MaxTRESRunMinsPA",
     }
 )
 """names of a dump, and those of the columns that sacctmgr shows"""
 _TRES_LIMITS = frozenset({"GrpTRES", "MaxTRES", "MaxTRESPU", "MaxTRESPA"})
-_FOLLOWED = _TRES_LIMITS | {"GrpJobs", "MaxJobs", "MaxJobsPU", "MaxJobsPA"}
+_MINUTES = frozenset({"GrpTRESRunMins", "MaxTRESMins", "MaxTRESRunMinsPU", "MaxTRESRunMinsPA"})
+_FOLLOWED = _TRES_LIMITS | _MINUTES | {"GrpJobs", "MaxJobs", "MaxJobsPU", "MaxJobsPA"}
 _LIMIT = re.compile(r"(?:Grp|Max|Min)[A-Z]\w*|LimitFactor")
 _NO_NODES = "node"
 """of the kinds that are checked live, the one that is not followed here: nodes that jobs share count once"""
@@ -43,11 +50,14 @@ _NO_NODES = "node"
 class SiteLimits:
     """What the files have: limits, the priorities of QOS, and what is not followed, a phrase each.
 
-    `of`: whose limits were in them, `QOS` or `associations`.
+    `of`: whose limits were in them, `QOS` or `associations`. `usage_factor`: by QOS. `shares`: None without
+    associations.
     """
 
     limits: Limits
     qos_priority: Mapping[str, float]
+    usage_factor: Mapping[str, float]
+    shares: Shares | None
     of: frozenset[str]
     not_followed: tuple[str, ...]
 
@@ -56,7 +66,9 @@ class SiteLimits:
 class _Found:
     qos: dict[str, QosLimits] = field(default_factory=dict)
     qos_priority: dict[str, float] = field(default_factory=dict)
+    usage_factor: dict[str, float] = field(default_factory=dict)
     assocs: dict[Assoc, AssocLimits] = field(default_factory=dict)
+    shares: dict[Assoc, float] = field(default_factory=dict)
     not_followed: dict[str, dict[str, None]] = field(default_factory=lambda: {"QOS": {}, "associations": {}})
 
 
@@ -73,10 +85,13 @@ def read(dump: Path | None, qos: Path | None) -> SiteLimits:
         found.qos.clear()
         found.not_followed["QOS"].clear()
         found.qos_priority.clear()
+        found.usage_factor.clear()
         _read_qos(qos, found)
     return SiteLimits(
         Limits(MappingProxyType(found.qos), MappingProxyType(_passed_down(found.assocs))),
         MappingProxyType(found.qos_priority),
+        MappingProxyType(found.usage_factor),
+        _shares(found),
         frozenset([*["QOS"] * bool(found.qos), *["associations"] * bool(found.assocs)]),
         tuple(f"limits of {of}: {', '.join(sorted(names))}" for of, names in found.not_followed.items() if names),
     )
@@ -97,9 +112,12 @@ def with_limits(conf: SiteConf, found: SiteLimits) -> SiteConf:
     else:
         limits = Limits()
         not_followed.append(f"{LIMITS}, which AccountingStorageEnforce of this slurm.conf does not have")
-    return replace(
-        conf, settings=replace(conf.settings, weights=weights, limits=limits), not_followed=tuple(not_followed)
-    )
+    shares = found.shares if conf.fair_tree else None
+    if shares is not None:
+        not_followed = [each for each in not_followed if each != SHARES]
+    billing = replace(conf.settings.billing, qos=found.usage_factor)
+    settings = replace(conf.settings, weights=weights, limits=limits, shares=shares, billing=billing)
+    return replace(conf, settings=settings, not_followed=tuple(not_followed))
 
 
 def _read_qos(path: Path, found: _Found) -> None:
@@ -153,6 +171,11 @@ def _options(row: Row, text: str) -> dict[str, str]:
 def _add_assoc(found: _Found, kind: str, name: str, parent: str, row: Row) -> None:
     try:
         limits = assoc_limits(_without_wall(row.cells))
+        limits = replace(
+            limits,
+            group={**limits.group, **_seconds(row.cells, "GrpTRESRunMins")},
+            job={**limits.job, **_seconds(row.cells, "MaxTRESMins")},
+        )
     except ValueError as error:
         raise row.bad("", str(error)) from error
     if kind == "user":
@@ -160,22 +183,61 @@ def _add_assoc(found: _Found, kind: str, name: str, parent: str, row: Row) -> No
     else:
         assoc = Assoc(ROOT if kind == "cluster" else name, "", "")
         limits = replace(limits, parent="" if assoc.account == ROOT else parent)
+        if assoc in found.assocs:
+            raise row.bad("", f"defines the account {quoted(assoc.account)} again")
     found.assocs[assoc] = limits
+    found.shares[assoc] = _share(row)
     _note_others(found, "associations", row.cells)
+
+
+def _number(row: Row, column: str, default: str) -> float:
+    """Raises WorkloadError."""
+    text = row.cells.get(column, "") or default
+    if (number := as_number(text)) is None or number < 0:
+        raise row.bad(column, f"is {quoted(text)}, not a number from 0")
+    return number
+
+
+def _share(row: Row) -> float:
+    """As sacctmgr writes it, 1 where it writes none. Raises DataError."""
+    text = row.cells.get("Fairshare", "") or "1"
+    if text.lower() == "parent" or text == _FAIRSHARE_PARENT:
+        return OF_PARENT
+    if (number := as_number(text)) is None or number < 0:
+        raise row.bad("Fairshare", f"is {quoted(text)}, neither a number from 0 nor parent")
+    return number
+
+
+def _shares(found: _Found) -> Shares | None:
+    if not found.shares:
+        return None
+    above = {assoc.account: limits.parent for assoc, limits in found.assocs.items() if not assoc.user}
+    return Shares(MappingProxyType(found.shares), MappingProxyType(above))
 
 
 def _add_qos(found: _Found, name: str, row: Row) -> None:
     cells = {_COLUMNS.get(column, column): cell for column, cell in row.cells.items()}
     try:
-        found.qos[name] = qos_limits(_without_wall(cells))
+        limits = qos_limits(_without_wall(cells))
+        found.qos[name] = replace(
+            limits,
+            group={**limits.group, **_seconds(cells, "GrpTRESRunMins")},
+            job={**limits.job, **_seconds(cells, "MaxTRESMins")},
+            user={**limits.user, **_seconds(cells, "MaxTRESRunMinsPU")},
+            account={**limits.account, **_seconds(cells, "MaxTRESRunMinsPA")},
+        )
     except ValueError as error:
         raise row.bad("", str(error)) from error
-    if (priority := as_number(cells.get("Priority", "0") or "0")) is None or priority < 0:
-        raise row.bad("Priority", f"is {quoted(cells['Priority'])}, not a number from 0")
-    found.qos_priority[name] = priority
+    found.qos_priority[name] = _number(row, "Priority", "0")
+    found.usage_factor[name] = _number(row, "UsageFactor", "1")
     _note_others(found, "QOS", cells)
     if "NoReserve" in cells.get("Flags", "").split(","):
         found.not_followed["QOS"]["NoReserve"] = None
+
+
+def _seconds(cells: Mapping[str, str], column: str) -> dict[str, float]:
+    """Limits on TRES times minutes, in seconds. Raises ValueError."""
+    return {f"{SECONDS_OF}{kind}": 60 * most for kind, most in amounts(cells, column).items()}
 
 
 def _without_wall(cells: Mapping[str, str]) -> dict[str, str]:
@@ -191,7 +253,7 @@ def _note_others(found: _Found, of: str, cells: Mapping[str, str]) -> None:
             continue
         if name not in _FOLLOWED:
             noted[name] = None
-        elif name in _TRES_LIMITS:
+        elif name in _TRES_LIMITS | _MINUTES:
             kinds = (item.partition("=")[0] for item in cell.split(","))
             noted |= {f"{name} of {kind}": None for kind in kinds if not _is_followed(kind)}
 

@@ -286,7 +286,7 @@ def _of_endpoint(resources: ExitStack) -> Iterator[Target]:
     yield Target("requests to the endpoint", ask, asked, words, (UsageError,))
     change = b'{"job": [7, null], "written": ["--urgency=3"], "id": "%s", "cluster": "c"}' % (b"0a" * 16)
     yield Target("changes by the endpoint", answers.change_request, [change], (*words, b'"written": '), (UsageError,))
-    given = [b'{"columns": [["7", "8"], [1.5, null]]}', b'{"changed": ["x"]}']
+    given = [b'{"columns": [["7", "8"], [1.5, null]], "more": false}', b'{"changed": ["x"]}']
     yield Target("answers of the endpoint", _answers, given, (b'"explained": ', b'"story": ', *words))
 
 

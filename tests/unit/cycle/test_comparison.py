@@ -71,6 +71,27 @@ def test_site_factors_that_a_slurmctld_lost_are_written_again_in_the_next_cycle(
     assert "set by others" not in site.ask("queue")
 
 
+@pytest.mark.parametrize("saved", [{1: 0, 2: 0, 3: 0, 4: 0}, {1: 4, 2: 0, 3: 0, 4: 0}], ids=["none", "an older one"])
+@pytest.mark.parametrize("cycles", [1, 2])
+def test_two_starts_of_slurmctld_within_a_second_lose_nothing(
+    tmp_path: Path, saved: dict[int, int], cycles: int
+) -> None:
+    """Slurm tells when it was started in whole seconds; what it shows as priorities tells what is gone."""
+    with by_id(tmp_path) as site:
+        for _ in range(4):
+            site.cluster.submit()
+        site.cluster.booted = site.cluster.time
+        site.cycle(cycles, seconds=0.2)
+        for job_id, site_factor in saved.items():
+            site.cluster.jobs[job_id]["label"] = site_factor
+        site.cycle(seconds=0.2)
+        assert in_order(site) == [1, 2, 3, 4]
+        assert len(set(in_slurm(site).values())) == 4
+        site.cycle(2)
+        assert in_order(site) == [1, 2, 3, 4]
+        assert "set by others" not in site.ask("queue")
+
+
 def test_a_daemon_that_starts_again_finds_what_is_gone(site: Site) -> None:
     killed(site.cluster, {1: 0, 2: 0, 3: 0, 4: 0})
     scheduler = site.scheduler

@@ -14,15 +14,19 @@ from pathlib import Path
 
 import pytest
 
+from policies.snapshot import JobKey
+from slurmplug.cluster.port import Command
 from slurmplug.config import policy_registry
 from slurmplug.cycle.scheduler import Scheduler
 from slurmplug.daemon import predictor_training
 from slurmplug.daemon.daemon import Daemon, serve
+from slurmplug.daemon.predictor_training import PredictorTraining
 from slurmplug.daemon.sd_notify import ServiceNotifier
+from slurmplug.daemon.standby import FencedCluster
 from slurmplug.errors import LedgerError
 from slurmplug.forecasting.forecaster import Forecaster
 from slurmplug.learning import schedule
-from slurmplug.ledger import database
+from slurmplug.ledger import database, run_queries
 from slurmplug.ledger.ledger import Ledger
 
 
@@ -155,6 +159,53 @@ from slurmplug.commands.daemon import daemon
 daemon(["--config", {str(tmp_path / "slurmplug.toml")!r}])
 """
         assert subprocess.run([sys.executable, "-c", code], check=False, timeout=120).returncode == 7
+
+
+@pytest.mark.parametrize("stage", ["read", "signal", "kept inputs"])
+def test_where_no_thread_can_be_started_it_goes_on_and_says_what_to_do(
+    running: Running, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, stage: str
+) -> None:
+    def none_left(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    def uses_all(daemon: Daemon) -> None:
+        with monkeypatch.context() as patched:
+            patched.setattr(threading.Thread, "start", none_left)
+            if stage == "read":
+                daemon.parts.port.read((), {})
+            elif stage == "signal":
+                daemon.parts.port._client.signal([Command("1", "cancel", JobKey("c", 1, 0))], ["1"])
+            else:
+                daemon.parts.ledger._encoder.submit(len, "")
+
+    running.events = [uses_all]
+    assert running.run()
+    assert running.modes == ["observe", "observe"]
+    assert "raise TasksMax of its service (ulimit -u); the rest of this cycle is skipped" in caplog.text
+
+
+def test_work_between_cycles_goes_on_after_a_clock_that_was_ahead(
+    running: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    offset = 0.0
+    done: list[str] = []
+    monkeypatch.setattr(FencedCluster, "now", lambda _: time.time() + offset)
+    monkeypatch.setattr(Ledger, "thin", lambda *_: done.append("thinned"))
+    monkeypatch.setattr(Ledger, "delete_old", lambda *_: done.append("deleted"))
+    monkeypatch.setattr(PredictorTraining, "begin", lambda *_: done.append("trained"))
+    monkeypatch.setattr(run_queries, "finished_run_counts", lambda _, since: (0 if since else 9, 9))
+
+    def is_ahead(_: Daemon) -> None:
+        nonlocal offset
+        offset = 30 * 86_400.0
+
+    def is_right(_: Daemon) -> None:
+        nonlocal offset
+        offset = 0.0
+
+    running.events = [is_ahead, lambda _: None, is_right, lambda _: None]
+    assert running.run()
+    assert sorted(done) == ["deleted"] * 2 + ["thinned"] * 2 + ["trained"] * 2
 
 
 class TestStopping:

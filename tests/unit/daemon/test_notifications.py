@@ -1,11 +1,15 @@
 """Notifications beside the cycles: recorded before they are sent, sent once, and what fails."""
 
+import errno
 import http.server
 import json
 import logging
+import os
+import signal
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +20,7 @@ from slurmplug.daemon import notifications
 from slurmplug.daemon.notifications import EVERY, Notifications
 from slurmplug.errors import LedgerError
 from slurmplug.ledger import notifications as kept
+from slurmplug.processes.one_shot import OneShotProcess
 from slurmplug.reports.notifications import LOOK_BACK, TRY_AGAIN_AFTER
 from tests.ledgers import Site
 
@@ -29,11 +34,13 @@ class Service:
         self.received: list[dict[str, Any]] = []
         self.status = 200
         self.garbled = False
+        self.before_answer: Callable[[], object] = lambda: None
         service = self
 
         class Handler(http.server.BaseHTTPRequestHandler):
             def do_POST(self) -> None:
                 service.received.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+                service.before_answer()
                 if service.garbled:
                     self.wfile.write(b"220 mail.example.org ESMTP\r\n")
                     return
@@ -112,6 +119,17 @@ def test_each_is_posted_once_and_recorded(daemon: Notifications, site: Site, ser
     look(daemon, site, config)
     late(site)
     look(daemon, site, config)
+    assert [each["job"] for each in service.received] == ["1", "2"]
+
+
+def test_after_a_clock_that_was_ahead_is_right_again_users_are_told_on(
+    daemon: Notifications, site: Site, service: Service
+) -> None:
+    site.cluster.time += 30 * 86_400.0
+    look(daemon, site, posting(service.url))
+    site.cluster.time -= 30 * 86_400.0
+    late(site)
+    look(daemon, site, posting(service.url))
     assert [each["job"] for each in service.received] == ["1", "2"]
 
 
@@ -209,7 +227,7 @@ def test_what_answers_may_be_no_web_service(daemon: Notifications, site: Site, s
     assert "220 mail.example.org" in result
 
 
-def test_where_sending_fails_as_a_whole_it_is_said_and_nobody_is_told_later(
+def test_where_sending_fails_as_a_whole_it_is_said_and_tried_again(
     daemon: Notifications,
     site: Site,
     service: Service,
@@ -218,13 +236,77 @@ def test_where_sending_fails_as_a_whole_it_is_said_and_nobody_is_told_later(
 ) -> None:
     monkeypatch.setattr(notifications, "send", fails)
     look(daemon, site, posting(service.url))
-    assert "what users were to be told last may not have been sent" in caplog.text
-    assert "next try" not in caplog.text
-    assert results(site) == [("deadline", "unknown")]
+    assert "1 of 1 notifications were not sent, of which 1 are tried again" in caplog.text
+    assert results(site) == [("deadline", "not sent: the process that sends has ended")]
     monkeypatch.undo()
     site.cluster.time += TRY_AGAIN_AFTER[0]
     look(daemon, site, posting(service.url))
+    assert len(service.received) == 1
+    assert results(site) == [("deadline", "sent")]
+
+
+def test_where_no_process_can_be_started_users_are_told_later(
+    daemon: Notifications, site: Site, service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started = OneShotProcess
+
+    def start(name: str, serve: Callable[..., None], *arguments: object) -> OneShotProcess:
+        if serve is notifications.send:
+            raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+        return started(name, serve, *arguments)
+
+    monkeypatch.setattr(notifications, "OneShotProcess", start)
+    look(daemon, site, posting(service.url))
     assert service.received == []
+    monkeypatch.undo()
+    site.cluster.time += TRY_AGAIN_AFTER[0]
+    look(daemon, site, posting(service.url))
+    assert results(site) == [("deadline", "sent")]
+
+
+def test_what_a_killed_process_had_not_begun_to_send_is_sent_later_and_nothing_twice(
+    daemon: Notifications, site: Site, service: Service, caplog: pytest.LogCaptureFixture
+) -> None:
+    late(site)
+    late(site)
+
+    def kill() -> None:
+        if len(service.received) == 2:
+            os.kill(pid_of_sender(daemon), signal.SIGKILL)
+
+    service.before_answer = kill
+    look(daemon, site, posting(service.url))
+    assert [result.partition(":")[0] for _, result in results(site)] == ["unknown", "unknown", "not sent"]
+    assert "of 2 notifications it is not known whether they were sent" in caplog.text
+    site.cluster.time += TRY_AGAIN_AFTER[0]
+    look(daemon, site, posting(service.url))
+    assert [each["job"] for each in service.received] == ["1", "2", "3"]
+    assert [result for _, result in results(site)] == ["unknown", "unknown", "sent"]
+
+
+def test_what_had_not_begun_when_the_daemon_ended_is_sent_by_the_next_one(site: Site, service: Service) -> None:
+    late(site)
+    first, waiting = Notifications(site.ledger, site.path), threading.Event()
+    service.before_answer = waiting.wait
+    try:
+        until = time.monotonic() + 120
+        while not service.received and time.monotonic() < until:
+            first.after_cycle(posting(service.url), site.cluster.time)
+            time.sleep(0.02)
+        first.close()
+    finally:
+        waiting.set()
+    site.cluster.time += TRY_AGAIN_AFTER[0]
+    with closing(Notifications(site.ledger, site.path)) as second:
+        look(second, site, posting(service.url))
+    assert [each["job"] for each in service.received] == ["1", "2"]
+    assert [result for _, result in results(site)] == ["unknown", "sent"]
+
+
+def pid_of_sender(daemon: Notifications) -> int:
+    assert daemon._sending is not None
+    assert daemon._sending._child is not None
+    return daemon._sending._child.pid
 
 
 def test_after_three_failures_in_a_row_no_more_is_tried(daemon: Notifications, site: Site, service: Service) -> None:

@@ -87,6 +87,15 @@ def test_the_first_queue_is_forecast_and_of_the_next_one_at_least_five_minutes_l
     assert made_at(site) == site.cluster.time
 
 
+def test_one_is_made_after_a_clock_that_was_ahead(site: Site, forecasting: QueueForecasting) -> None:
+    for offset in (30 * 86_400.0, -30 * 86_400.0):
+        site.cluster.time += offset
+        site.cycle()
+        forecasting.after_cycle()
+        ended(forecasting)
+        assert made_at(site) == site.cluster.time
+
+
 def test_one_that_fails_is_told_and_the_next_one_is_made(
     site: Site, forecasting: QueueForecasting, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -325,7 +325,7 @@ class TestReports:
         whole, made = served.ask(0, *command).output, served.munge.made
         monkeypatch.setattr(wire, "PAGE", 1)
         assert served.ask(0, *command).output == whole
-        assert served.munge.made == made + 5
+        assert served.munge.made == made + 4
 
     def test_pages_after_the_first_are_paid_with_queue(self, tmp_path: Path, munged: FakeMunge) -> None:
         with serving(tmp_path, munged, per_minute=2) as one:
@@ -608,6 +608,30 @@ class TestUnknownClients:
             for each in slow[:13]:
                 with contextlib.suppress(ConnectionResetError):
                     assert each.recv(1) == b""
+
+    def test_connections_for_which_no_thread_could_be_started_are_counted_no_more(
+        self, tmp_path: Path, munged: FakeMunge, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """As where the machine has no processes left for a while."""
+        start, failed = threading.Thread.start, list[threading.Thread]()
+
+        def none_left(thread: threading.Thread) -> None:
+            if "process_request_thread" not in thread.name:
+                start(thread)
+                return
+            failed.append(thread)
+            raise RuntimeError("can't start new thread")
+
+        limits = EndpointLimits(ConnectionLimits(in_all=3))
+        with serving(tmp_path, munged, limits) as one:
+            one.site.cycle()
+            with monkeypatch.context() as patched:
+                patched.setattr(threading.Thread, "start", none_left)
+                for _ in range(4):
+                    with socket.create_connection(("127.0.0.1", one.port), timeout=60) as refused:
+                        assert refused.recv(1) == b""
+            assert len(failed) == 4
+            assert one.post("/v1/status", **one.signed("status"))[0] == 200
 
     def test_one_user_has_so_many_connections_and_others_have_theirs(self) -> None:
         connections = Connections(ConnectionLimits(per_user=2, per_address=2))

@@ -74,7 +74,7 @@ def test_a_report_is_made_in_a_process_that_has_less_of_the_machine(config: Conf
     make = ReportMakerProcess("reports", 3)
     try:
         made = make(PageRequest("queue", b'{"fields": ["jobid", "state"]}', OPERATOR, config))
-        assert (made.status, json.loads(made.response)) == (200, {"columns": [["1"], ["PENDING"]]})
+        assert (made.status, json.loads(made.response)) == (200, {"columns": [["1"], ["PENDING"]], "more": False})
         assert made.seconds > 0
         pid = make._child.pid
         assert os.getpriority(os.PRIO_PROCESS, pid) == os.getpriority(os.PRIO_PROCESS, 0) + 3

@@ -9,9 +9,16 @@ from slurmplug.cluster.limits import JOBS, Assoc, AssocLimits, Limits, QosLimits
 from slurmplug.forecasting.starts.limit_sums import limit_sums
 from slurmplug.forecasting.starts.queues import Running, Sums, Waiting
 from slurmplug.forecasting.starts.simulation import start_times
-from slurmplug.sim.slurm.launcher import HeldResources, LauncherSettings, NodeResources, Pending, jobs_to_start
+from slurmplug.sim.slurm.launcher import (
+    HeldResources,
+    LauncherSettings,
+    NodeResources,
+    Pending,
+    jobs_to_start,
+    priorities,
+)
 from slurmplug.sim.slurm.limited import Limited
-from slurmplug.sim.slurm.multifactor import Usage, Weights
+from slurmplug.sim.slurm.multifactor import Weights
 
 SIZE = 64
 SAMPLES = 5
@@ -45,7 +52,6 @@ def by_launcher(
             limit[left],
             zeros,
             zeros,
-            of[left],
             texts,
             texts,
             texts,
@@ -64,7 +70,8 @@ def by_launcher(
             used = columns.used(np.array([each[3] for each in running], dtype=np.int64), holding)
             wanted = np.stack([np.ones(len(left)), units[left]], axis=1)
             limited = Limited(columns, of[left], wanted, used)
-        found = jobs_to_start(pending, resources, room, Usage(), now=now, settings=IN_ORDER, limited=limited)
+        ranked = priorities(pending, room, np.ones(len(pending)), now, IN_ORDER)
+        found = jobs_to_start(pending, resources, room, ranked, now=now, settings=IN_ORDER, limited=limited)
         for start in found:
             job = int(left[start.row])
             starts[job] = now

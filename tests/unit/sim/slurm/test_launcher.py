@@ -13,6 +13,7 @@ from slurmplug.sim.slurm.launcher import (
     Start,
     earliest_start,
     jobs_to_start,
+    priorities,
 )
 from slurmplug.sim.slurm.multifactor import DAY, Usage, Weights, priority
 
@@ -32,7 +33,6 @@ def queue(gpus: list[int], **columns: Any) -> Pending:
         time_limit=column("time_limit", HOUR),
         eligible=column("eligible", 0.0),
         begin=column("begin", 0.0),
-        user=column("user", 0),
         qos=column("qos", "normal"),
         partition=column("partition", "gpu"),
         reservation=column("reservation", ""),
@@ -56,9 +56,24 @@ def held(*entries: tuple[int, int, float]) -> HeldResources:
     return HeldResources(node.astype(int), gpus[:, None] * np.array([1.0, 2.0, 1000.0]), until.astype(float))
 
 
+def starts(
+    pending: Pending,
+    nodes: NodeResources,
+    holding: HeldResources | None = None,
+    *,
+    now: float = 0.0,
+    fairshare: np.ndarray | None = None,
+    **others: Any,
+) -> tuple[Start, ...]:
+    """What starts, where nobody has used anything or by these factors."""
+    factors = np.ones(len(pending)) if fairshare is None else fairshare
+    settings = others.get("settings") or LauncherSettings()
+    ranked = priorities(pending, nodes, factors, now, settings)
+    return jobs_to_start(pending, holding or held(), nodes, ranked, now=now, **others)
+
+
 def started(pending: Pending, nodes: NodeResources, holding: HeldResources | None = None, **others: Any) -> list[int]:
-    made = jobs_to_start(pending, holding or held(), nodes, Usage(), now=others.pop("now", 0.0), **others)
-    return [start.row for start in made]
+    return [start.row for start in starts(pending, nodes, holding, **others)]
 
 
 def test_jobs_of_the_same_priority_start_as_they_were_submitted() -> None:
@@ -71,9 +86,8 @@ def test_a_site_factor_puts_a_job_before_others_and_nice_puts_it_behind() -> Non
 
 
 def test_who_used_much_waits_behind_who_used_little() -> None:
-    usage = Usage(0.0, np.array([1e6, 1.0]))
-    made = jobs_to_start(queue([4, 4], user=[0, 1]), held(), room([4]), usage, now=0.0)
-    assert [start.row for start in made] == [1]
+    factors = Usage(0.0, np.array([1e6, 1.0])).fairshare(np.array([0, 1]))
+    assert started(queue([4, 4]), room([4]), fairshare=factors) == [1]
 
 
 def test_a_job_that_waited_longer_comes_first() -> None:
@@ -82,7 +96,7 @@ def test_a_job_that_waited_longer_comes_first() -> None:
 
 def test_a_job_takes_the_first_of_those_neighbours_with_room_that_have_the_fewest_free_cpus() -> None:
     for free, node in (([4, 2, 3], 0), ([4, 0, 2], 2), ([4, 0, 2, 3], 0), ([1, 2, 1, 2, 2], 1)):
-        made = jobs_to_start(queue([2]), held(), room(free), Usage(), now=0.0)
+        made = starts(queue([2]), room(free))
         assert made == (Start(0, (node,), (2,)),)
 
 
@@ -92,7 +106,7 @@ def test_a_job_that_a_node_can_hold_waits_for_one() -> None:
 
 
 def test_a_gang_that_no_node_holds_takes_as_few_nodes_as_can_be() -> None:
-    made = jobs_to_start(queue([7]), held(), room([2, 4, 1, 4]), Usage(), now=0.0)
+    made = starts(queue([7]), room([2, 4, 1, 4]))
     assert made == (Start(0, (1, 3), (4, 3)),)
 
 
@@ -114,7 +128,7 @@ def test_a_later_job_waits_if_it_would_delay_the_first() -> None:
 
 def test_a_long_job_starts_in_what_is_spare_beside_the_first() -> None:
     pending = queue([4, 2, 2], time_limit=[HOUR, 9 * HOUR, 9 * HOUR])
-    made = jobs_to_start(pending, held((0, 4, HOUR), (1, 2, 5 * HOUR)), room([0, 2]), Usage(), now=0.0)
+    made = starts(pending, room([0, 2]), held((0, 4, HOUR), (1, 2, 5 * HOUR)))
     assert made == (Start(1, (1,), (2,)),)
 
 
@@ -141,7 +155,7 @@ def test_a_job_does_not_start_before_its_begin_time() -> None:
 
 def test_reserved_nodes_are_for_the_jobs_of_the_reservation_alone() -> None:
     nodes = room([4, 4], reservation=["", "mine"])
-    made = jobs_to_start(queue([4, 2, 2], reservation=["mine", "", "mine"]), held(), nodes, Usage(), now=0.0)
+    made = starts(queue([4, 2, 2], reservation=["mine", "", "mine"]), nodes)
     assert {start.row: start.nodes for start in made} == {0: (1,), 1: (0,)}
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from slurmplug.errors import DataError
@@ -114,6 +115,35 @@ def test_backfill_reserves_for_the_first_job_alone_and_says_so_where_slurm_does_
     assert bool(found) == bool(for_whom)
 
 
+def test_usage_is_counted_by_the_billing_weights_of_partitions(write: Write) -> None:
+    settings = site_conf.read(write(f"""{NODES}
+PriorityCalcPeriod=2
+PartitionName=gpu Nodes=n1 TRESBillingWeights="CPU=0.5,Mem=0.25G,GRES/gpu=4"
+PartitionName=cpu Nodes=n2
+""")).settings  # fmt: skip
+    weights = settings.billing.weights(np.array(["cpu", "gpu", "elsewhere"]), np.array(["normal"] * 3))
+    assert weights.tolist() == [[0.0, 1.0, 0.0], [4.0, 0.5, 0.25 / 1024], [0.0, 1.0, 0.0]]
+    assert settings.fairshare_interval == 120
+
+
+@pytest.mark.parametrize(
+    ("lines", "fair_tree", "said"),
+    [
+        ("", True, (site_conf.SHARES,)),
+        ("PriorityFlags=FAIR_TREE", True, (site_conf.SHARES,)),
+        ("PriorityFlags=MAX_TRES,no_fair_tree", False, ("PriorityFlags=NO_FAIR_TREE", "PriorityFlags=MAX_TRES")),
+        ("PartitionName=a Nodes=n1 TRESBillingWeights=node=1", True, (site_conf.SHARES, "TRESBillingWeights of node")),
+    ],
+)
+def test_what_of_fairshare_is_not_followed_is_said(
+    write: Write, lines: str, *, fair_tree: bool, said: tuple[str, ...]
+) -> None:
+    conf = site_conf.read(write(f"SchedulerType=sched/builtin\nPriorityWeightFairshare=100\n{lines}\n"))
+    assert conf.fair_tree == fair_tree
+    assert len(conf.not_followed) == len(said)
+    assert all(each.startswith(start) for each, start in zip(conf.not_followed, said, strict=True))
+
+
 def test_files_that_it_includes_are_read(write: Write, tmp_path: Path) -> None:
     (tmp_path / "nodes.conf").write_text(NODES)
     assert site_conf.read(write("Include nodes.conf\n")).cluster == "2x4x32x99999999"
@@ -129,6 +159,7 @@ def test_a_file_that_includes_itself_is_refused(write: Write) -> None:
     [
         ("PriorityWeightAge=much", "priorityweightage is 'much', not a number from 0"),
         ("PriorityMaxAge=soon", "Invalid time limit"),
+        ("PartitionName=p TRESBillingWeights=CPU=x", "TRESBillingWeights has 'cpu=x', not a number"),
         ("NodeName=n[1-900000] CPUs=1", "more than 100000 nodes"),
     ],
 )

@@ -9,8 +9,10 @@ import pytest
 from slurmplug.cluster.limits import JOBS, Assoc, AssocLimits, QosLimits
 from slurmplug.errors import DataError
 from slurmplug.sim.slurm import site_conf, site_limits
+from slurmplug.sim.slurm.fair_tree import OF_PARENT
+from slurmplug.sim.slurm.job_limits import SECONDS_OF
 from slurmplug.sim.slurm.launcher import LauncherSettings
-from slurmplug.sim.slurm.site_conf import LIMITS, QOS_PRIORITIES, SiteConf
+from slurmplug.sim.slurm.site_conf import LIMITS, QOS_PRIORITIES, SHARES, SiteConf
 
 GPU = "gres/gpu"
 Write = Callable[[str], Path]
@@ -71,9 +73,27 @@ def test_qos_are_read_from_what_sacctmgr_shows_and_from_the_dump_of_a_later_rele
     found = site_limits.read(*((write(NEW_DUMP + DUMP), None) if of_dump else (None, write(QOS))))
     assert found.limits.qos == {"normal": QosLimits(), "few": FEW}
     assert found.qos_priority == {"normal": 0, "few": 10}
+    assert found.usage_factor == {"normal": 1, "few": 1}
     others = "MaxSubmitJobsPU, MaxWallDurationPerJob" if of_dump else "MaxSubmitPU, MaxWall"
     assert found.not_followed[0] == f"limits of QOS: {others}"
     assert found.of >= {"QOS"}
+
+
+def test_limits_on_the_minutes_of_running_jobs_are_read(write: Write) -> None:
+    dump = """Cluster - 'c':Fairshare=1
+Account - 'a':GrpTRESRunMins=cpu=100:MaxTRESMinsPerJob=gres/gpu=60:Fairshare=1
+"""
+    qos = """Name|GrpTRESRunMins|MaxTRESMins|MaxTRESRunMinsPU|MaxTRESRunMinsPA
+few|gres/gpu=1|cpu=2|gres/gpu:a100=3|mem=4
+"""
+    found = site_limits.read(write(dump), write(qos))
+    seconds = SECONDS_OF
+    assert found.limits.qos["few"] == QosLimits(
+        {f"{seconds}{GPU}": 60.0}, {f"{seconds}cpu": 120.0}, {f"{seconds}{GPU}:a100": 180.0}, {f"{seconds}mem": 240.0}
+    )
+    account = found.limits.assocs[Assoc("a", "", "")]
+    assert (account.group, account.job) == ({f"{seconds}cpu": 6_000.0}, {f"{seconds}{GPU}": 3_600.0})
+    assert found.not_followed == ()
 
 
 def test_qos_that_are_shown_replace_those_of_the_dump(write: Write) -> None:
@@ -92,6 +112,11 @@ def test_qos_that_are_shown_replace_those_of_the_dump(write: Write) -> None:
         ("Cluster - 'c'\nAccount - 'x':GrpJobs\n", "line 2: has an option that is not NAME=VALUE: 'GrpJobs'"),
         ("Cluster - 'c'\nAccount - 'x':MaxTRESPerJob=mem=1X\n", "line 2: 'mem=1X' is not an amount of memory"),
         ("Cluster - 'c'\nAccount - 'x\n", "line 2: is not a line of a dump"),
+        (
+            "Cluster - 'c'\nAccount - 'x':Fairshare=-1\n",
+            "column Fairshare: is '-1', neither a number from 0 nor parent",
+        ),
+        ("Cluster - 'c'\nAccount - 'x':GrpJobs=1\nAccount - 'x'\n", "line 3: defines the account 'x' again"),
         ("", "it has no account and no user; write it with: sacctmgr dump CLUSTER file=FILE"),
     ],
 )
@@ -116,6 +141,33 @@ def test_a_table_of_qos_that_is_none_is_refused_with_its_line_and_what_to_do(wri
         site_limits.read(None, write(qos))
     assert said in str(error.value)
     assert "write it with: sacctmgr --parsable2 show qos" in str(error.value)
+
+
+def test_a_dump_has_the_shares_of_accounts_and_users_and_the_accounts_above(write: Write) -> None:
+    dump = DUMP.replace("'sub':Description='with `quotes`':Organization='o':Fairshare=1", "'sub':Fairshare=2147483647")
+    shares = site_limits.read(write(dump + "User - 'dan':DefaultAccount='sub':Fairshare=parent\n"), None).shares
+    assert shares is not None
+    assert shares.of == {
+        Assoc("root", "", ""): 1.0,
+        Assoc("root", "root", ""): 1.0,
+        Assoc("vision", "", ""): 5.0,
+        Assoc("vision", "ada", ""): 1.0,
+        Assoc("vision", "bob", "gpu"): 1.0,
+        Assoc("sub", "", ""): OF_PARENT,
+        Assoc("sub", "eve", ""): 1.0,
+        Assoc("sub", "dan", ""): OF_PARENT,
+    }
+    assert shares.above == {"root": "", "vision": "root", "sub": "vision"}
+    assert site_limits.read(None, write(QOS)).shares is None
+
+
+def test_shares_count_where_slurm_uses_fair_tree_also_without_limits(write: Write) -> None:
+    given, found = conf(enforces_limits=False, not_followed=(SHARES,)), site_limits.read(write(DUMP), None)
+    made = site_limits.with_limits(given, found)
+    assert made.settings.shares == found.shares
+    assert SHARES not in made.not_followed
+    assert site_limits.with_limits(replace(given, fair_tree=False), found).settings.shares is None
+    assert SHARES in site_limits.with_limits(given, site_limits.read(None, write(QOS))).not_followed
 
 
 def conf(**given: object) -> SiteConf:
@@ -152,7 +204,8 @@ def test_the_priorities_of_qos_count_once_they_are_known(write: Write) -> None:
     assert (read.enforces_limits, read.qos_weight, read.partition_qos) == (True, 500.0, {"gpu": "few"})
     assert read.settings.weights.qos == 0
     assert QOS_PRIORITIES in read.not_followed
-    with_qos = site_limits.with_limits(read, site_limits.read(None, write(QOS)))
+    with_qos = site_limits.with_limits(read, site_limits.read(None, write(QOS.replace("|1.000000|g", "|0.5|g"))))
+    assert with_qos.settings.billing.qos == {"normal": 1.0, "few": 0.5}
     assert (with_qos.settings.weights.qos, with_qos.settings.weights.qos_priority) == (500.0, {"normal": 0, "few": 10})
     assert QOS_PRIORITIES not in with_qos.not_followed
     without = site_limits.with_limits(read, site_limits.read(write(DUMP), None))

@@ -1,0 +1,63 @@
+"""The fairshare of a workload's jobs: what their users have used, and the factor that Slurm makes of it."""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from predictors.arrays import Floats, Ints
+from slurmplug.cluster.limits import Assoc
+from slurmplug.sim.engine.workload_table import WorkloadTable
+from slurmplug.sim.slurm.fair_tree import FairTree
+from slurmplug.sim.slurm.launcher import LauncherSettings
+from slurmplug.sim.slurm.multifactor import Usage
+
+
+class Fairshare:
+    """The factors of users with equal shares, as of the last `advance`; or those of Fair Tree, computed every interval.
+
+    Users are numbered; in Fair Tree a user has a number for each of its associations.
+    """
+
+    def __init__(self, user: Ints, tree: FairTree | None, billing: Floats, settings: LauncherSettings) -> None:
+        """user: (rows,) the number of each row's user. billing: (rows,) a GPU, or a row without GPUs, each second."""
+        self._user, self._tree, self._billing = user, tree, billing
+        self._users = tree.users if tree else int(user.max(initial=-1)) + 1
+        self._half_life, self._interval = settings.weights.half_life, settings.fairshare_interval
+        self._usage = Usage()
+        self._holding = np.zeros(self._users)
+        self._factors = np.ones(self._users)
+        self._computed = -np.inf
+
+    @classmethod
+    def of(cls, table: WorkloadTable, settings: LauncherSettings) -> "Fairshare":
+        """That of a workload's rows."""
+        weights = settings.billing.weights(table.columns["partition"], table.columns["qos"])
+        billing = (table.per_gpu * weights).sum(axis=1)
+        if settings.shares is None:
+            _, user = np.unique(table.columns["user"], return_inverse=True)
+            return cls(user, None, billing, settings)
+        tree = FairTree(settings.shares, list(_associations(table)))
+        return cls(tree.number, tree, billing, settings)
+
+    def advance(self, now: float) -> None:
+        """Count what was held until now."""
+        self._usage = self._usage.after(now, self._holding, self._half_life)
+        if self._tree and now >= self._computed + self._interval:
+            used = np.zeros(self._users)
+            used[: len(self._usage.used)] = self._usage.used
+            self._factors, self._computed = self._tree.factors(used), now
+
+    def note_held(self, rows: Ints, gpus: Ints) -> None:
+        """These rows hold so many GPUs (n,) each from now on, and no others hold any."""
+        charged = self._billing[rows] * np.maximum(gpus, 1)
+        self._holding = np.bincount(self._user[rows], charged, self._users).astype(np.float64)
+
+    def factors(self, rows: Ints) -> Floats:
+        """(n,) of these rows."""
+        users = self._user[rows]
+        return self._factors[users] if self._tree else self._usage.fairshare(users)
+
+
+def _associations(table: WorkloadTable) -> Iterator[Assoc]:
+    columns = (table.columns[name].tolist() for name in ("account", "user", "partition"))
+    return (Assoc(*each) for each in zip(*columns, strict=True))
