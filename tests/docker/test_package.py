@@ -261,6 +261,7 @@ def test_installed_again_it_goes_on_when_it_is_resumed(machine: Machine, jobs: d
     machine.sh("touch /etc/slurm/job_submit.lua")
     assert refused(machine)
     machine.sh("slurmplug doctor")
+    machine.sh("sed -i 's/^policy = .*/policy = \"mlfs\"/' /etc/slurmplug/slurmplug.toml")  # which ranks by urgency
     machine.sh(f"systemctl start {DAEMON}")
     assert machine.goes_on()
     assert machine.status()["paused"].startswith("the package was removed (")
