@@ -87,7 +87,7 @@ man: install ## the manual pages, in build/man: man -M build/man slurmplug; pack
 figures: install ## the figures of docs/predictors.md, drawn anew: a minute or two
 	$(PY) docs/make_figures.py
 
-test-docker: install ## a cluster of containers: a node lost, the network cut, a takeover, the demo: 15 minutes
+test-docker: install ## a cluster of containers (a node lost, the network cut, a takeover, the demo), the Ansible role, the package: 20 minutes
 	@.ci/as-root $(PY) -m pytest tests/docker
 
 test-upgrade: install ## from the package of 0.1.0 to this commit's, beside a real Slurm; builds both: 5 minutes

@@ -1,12 +1,12 @@
-"""slurmplug, as a training job sees it: `report` and `checkpoint_requested` of `slurmplug_report`, loaded when they are
-asked for, as slurmplug's own commands do without."""
+"""slurmplug, as a training job sees it: what `slurmplug_report` has, loaded when it is asked for, as slurmplug's own
+commands do without."""
 
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from slurmplug_report import Stop, checkpoint_requested, report
+    from slurmplug_report import Stop, checkpoint_on_signal, checkpoint_requested, report
 
-__all__ = ["Stop", "checkpoint_requested", "report"]
+__all__ = ["Stop", "checkpoint_on_signal", "checkpoint_requested", "report"]
 
 
 def __getattr__(name: str) -> Any:

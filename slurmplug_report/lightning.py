@@ -42,13 +42,17 @@ def callbacks() -> list[Callback]:
     return [SlurmplugCallback()]
 
 
-def resume_path(root: str = ".") -> str | None:
-    """The checkpoint that this job saved when it was requested to, before it was requeued; None if there is none.
+def resume_path(root: str = ".", saved: str | None = None) -> str | None:
+    """The newest checkpoint of this job, which was requeued: to go on from there; None if there is none.
 
-    root: the Trainer's `default_root_dir`.
+    root: the Trainer's `default_root_dir`, where it saves when that is requested. saved: a folder in which this job
+    alone saves others, as the `dirpath` of a ModelCheckpoint; without it these do not count.
     """
-    saved = _path(root) if in_job() else None
-    return str(saved) if saved and saved.exists() else None
+    if not in_job():
+        return None
+    others = Path(saved).rglob("*.ckpt") if saved is not None else ()
+    found = [path for path in (_path(root), *others) if path.exists()]
+    return str(max(found, key=lambda path: path.stat().st_mtime_ns)) if found else None
 
 
 def in_job() -> bool:

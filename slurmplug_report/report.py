@@ -1,4 +1,4 @@
-"""Progress reports of a training job, and requests to it: `report()` and `checkpoint_requested()`.
+"""Progress reports of a training job, and requests to it: `report()`, `checkpoint_requested()` and signals.
 
 This runs inside users' programs, so it imports the standard library only, runs on Python 3.8, never raises, and never
 waits for the disk: a daemon thread writes the reports and checks for requests, about twice a second while there is
@@ -12,6 +12,7 @@ import json
 import math
 import operator
 import os
+import signal
 import stat
 import sys
 import threading
@@ -89,6 +90,19 @@ def checkpoint_requested() -> bool:
     return reporter is not None and reporter.writes and reporter.checkpoint_requested
 
 
+def checkpoint_on_signal(number: int) -> None:
+    """Have this signal request a checkpoint: `checkpoint_requested()` is then true until one is reported.
+
+    For jobs with `--checkpoint=USR1:steps` or `sbatch --signal=USR1@300`. Call it on every rank before the training,
+    in the main thread. Nothing is saved in the signal's handler. Outside Slurm the signal keeps its handler.
+
+    Raises:
+        ValueError: there is no such signal, or this is not the main thread.
+    """
+    if Reporter.from_environment(os.environ) is not None:
+        signal.signal(number, _count_signal)
+
+
 class Reporter:
     """Writes the reports of one run, and reads the requests to it.
 
@@ -117,6 +131,7 @@ class Reporter:
         self._said = ""
         self._checkpoint_request: tuple[int, int] | None = None
         self._checkpoint_answered: tuple[int, int] | None = None
+        self._signals_answered = 0
         self._notice: tuple[int, int] | None = None
         self._file: int | None = None
         self._written = 0
@@ -143,7 +158,8 @@ class Reporter:
     @property
     def checkpoint_requested(self) -> bool:
         """Whether a checkpoint was requested since the last one that was reported."""
-        return self._checkpoint_request is not None and self._checkpoint_request != self._checkpoint_answered
+        by_file = self._checkpoint_request is not None and self._checkpoint_request != self._checkpoint_answered
+        return by_file or self._signals_answered != _signals
 
     def start(self) -> None:
         """Start the thread. Raises RuntimeError where the interpreter is shutting down and none can be started."""
@@ -181,6 +197,7 @@ class Reporter:
         if checkpoint is not None:
             line["checkpoint"] = _number(checkpoint)
             self._checkpoint_answered = self._checkpoint_request
+            self._signals_answered = _signals
         if len(line) > 1:
             if self._trial is not None:
                 line["trial"] = self._trial
@@ -361,6 +378,8 @@ def _trial_name(value: Any) -> int | str | None:
 
 _UNSET = object()
 _reporter: Any = _UNSET
+_signals = 0
+"""how many came that request a checkpoint"""
 
 
 def _current() -> Reporter | None:
@@ -382,6 +401,11 @@ def _started(reporter: Reporter | None) -> Reporter | None:
     if multiprocessing is not None:  # whose child processes skip atexit
         multiprocessing.Finalize(None, _close, exitpriority=0)
     return reporter
+
+
+def _count_signal(_number: int, _frame: Any) -> None:
+    global _signals  # noqa: PLW0603  a signal is the process's
+    _signals += 1
 
 
 def _close() -> None:

@@ -95,7 +95,7 @@ def described(workload: Workload, launcher: str, run_times: str) -> list[str]:
     """What is simulated, a sentence each: how many jobs are managed, what is assumed, what is not known."""
     managed = [job for job in workload.jobs if job.managed or launcher == "direct"]
     starts = "Slurm starts the jobs" if launcher == "slurm" else "the policy starts the jobs, as in the papers"
-    told = "are told to the policy" if run_times == "told" else "are forecast from the jobs that ended before"
+    told = "are known to the policy" if run_times == "told" else "are forecast from the jobs that ended before"
     first = (
         f"{_managed_share(managed, workload.jobs)}; {starts} (--launcher {launcher}), and run times {told} (--run-times"
         f" {run_times})."
@@ -109,8 +109,8 @@ def described_replay(workload: Workload, samples: int) -> list[str]:
     count = f"{samples} samples are" if samples > 1 else "one sample is"
     first = (
         f"{_managed_share(managed, workload.jobs)}; Slurm starts the jobs, and run times are forecast from those that"
-        f" ended before; {count} drawn of what is assumed. Users do as they did: they neither submit more where jobs"
-        " end earlier, nor other jobs."
+        f" ended before; {count} drawn of what is assumed. Users submit the same jobs at the same times, also if their"
+        " earlier jobs end earlier."
     )
     return [first, *_limits_of(workload, managed)]
 
@@ -130,7 +130,7 @@ def _limits_of(workload: Workload, managed: Sequence[SimJob]) -> list[str]:
     if workload.skipped:
         lines.append(f"Skipped: {workload.skipped} rows that cannot be used.")
     if not managed:
-        lines.append("No policy changes anything, as no job is managed: see --assume-directives SHARE.")
+        lines.append("No policy changes anything, because no job is managed: see --assume-directives SHARE.")
     return lines
 
 

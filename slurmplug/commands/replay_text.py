@@ -12,10 +12,10 @@ from slurmplug.sim.experiment.replay_report import ReplayReport, Table
 from slurmplug.sim.experiment.replayed_waits import NEAR, ReplayedWaits
 
 _LEGEND = (
-    f"A job gains (loses) that ends more than {NOTICED:.0f} s earlier (later) after its submission than under Slurm"
-    " alone, also where it was stopped early; *_mean and *_most are by how much."
+    f"A job gains (loses) if it ends more than {NOTICED:.0f} s earlier (later) than under Slurm alone; a job that was"
+    " stopped early can gain, too. *_mean and *_most say by how much."
 )
-_LIMITS = ("limits of QOS and associations", "limits of QOS and associations that were others then")
+_LIMITS = ("limits of QOS and associations", "limits of QOS and associations, which may have been different then")
 """that are not known, and that are"""
 _MAY_BE_OF = (
     "reservations",
@@ -28,7 +28,9 @@ _WAITED_FOR = (
     "a limit of its user, account or QOS, nodes of its partition, a reservation, nodes that were down, a time of day, a"
     " hold, or GPUs on one node"
 )
-_OR_THE_LIMITS = ", or more than a limit of their QOS or associations allows a job (limits were others then)"
+_OR_THE_LIMITS = (
+    ", or more than a limit of their QOS or associations allows a job (the limits may have been different then)"
+)
 _CONSIDERABLE = 0.1
 """of the waiting, or of the GPUs"""
 _OFTEN = 0.25
@@ -69,7 +71,7 @@ def _warnings(made: ReplayReport) -> Iterator[str]:
         listed = list(dict.fromkeys([*made.not_followed, _LIMITS[made.has_limits], *_MAY_BE_OF]))
         yield (
             f"The replayed mean wait is not within {NEAR:.0%} of the true one, so read all waits below with care."
-            f" It may come from what the replay does without: {', '.join(listed)}."
+            f" The reason may be something that the replay does not model: {', '.join(listed)}."
         )
         yield from _reasons(made.waits)
     if made.never_started:
@@ -87,28 +89,29 @@ def _reasons(waits: ReplayedWaits) -> Iterator[str]:
     shorter, idle = waits.true_mean - waits.replayed_mean, waits.true_idle - waits.replayed_idle
     if shorter > 0 and idle > _CONSIDERABLE * shorter:
         yield (
-            f"{waits.true_idle / waits.true_mean:.0%} of the true waiting was while as many GPUs as the job requested"
-            f" were idle (CPUs, where it requested none), {times.format_duration(waits.true_idle)} of the mean, against"
-            f" {times.format_duration(waits.replayed_idle)} in the replay: {min(idle / shorter, 1.0):.0%} of what the"
-            f" two are apart. Such a job waited for what the log does not say: {_WAITED_FOR}."
+            f"During {waits.true_idle / waits.true_mean:.0%} of the true waiting, at least as many GPUs as the job"
+            f" requested were idle (CPUs, if it requested no GPUs): {times.format_duration(waits.true_idle)} of the"
+            f" mean wait, {times.format_duration(waits.replayed_idle)} in the replay. This is"
+            f" {min(idle / shorter, 1.0):.0%} of the difference. Such a job waited for something that is not in the"
+            f" log: {_WAITED_FOR}."
         )
         if waits.waiters:
-            named = (f"{each.what} {each.name} {each.share:.0%}" for each in waits.waiters)
-            yield f"Whose jobs these were that waited beside idle GPUs: {', '.join(named)}."
+            named = (f"{each.what} {each.name} ({each.share:.0%})" for each in waits.waiters)
+            yield f"The jobs that waited beside idle GPUs were those of {', '.join(named)}."
         if waits.same_hour > _OFTEN:
             yield (
-                f"{waits.same_hour:.0%} of that waiting ended within the same hour of the day, as it does of jobs that"
-                " may run at some times only."
+                f"{waits.same_hour:.0%} of that waiting ended within one hour of the day: there are probably jobs that"
+                " may run only at some times."
             )
     if waits.true_most < (1 - _CONSIDERABLE) * waits.gpus:
         yield (
-            f"Of the {waits.gpus} GPUs of the replay, the jobs held {waits.true_most:.0f} at most: if they waited for"
-            " GPUs, there were fewer, and --cluster can say so."
+            f"The jobs held at most {waits.true_most:.0f} of the {waits.gpus} GPUs of the replay. If they waited for"
+            " GPUs, the cluster had fewer: name its nodes with --cluster."
         )
     if waits.true_most > waits.gpus:
         yield (
-            f"The jobs held {waits.true_most:.0f} GPUs, of {waits.gpus} in the replay: there were more, and --cluster"
-            " can say so."
+            f"The jobs held {waits.true_most:.0f} GPUs, more than the {waits.gpus} of the replay: name the nodes of"
+            " that time with --cluster."
         )
 
 

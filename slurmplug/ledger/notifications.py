@@ -44,7 +44,11 @@ class Delivery(NamedTuple):
 
 @dataclass(frozen=True)
 class EndedOperation:
-    """An operation that did something to a job. job: its row. facts of other jobs are `OtherJob` values."""
+    """An operation that did something to a job. job: its row. facts of other jobs are `OtherJob` values.
+
+    unsaved: seconds from the checkpoint to the requeue of a job that was moved, resized or preempted; None where the
+    time of the checkpoint is not known.
+    """
 
     job: int
     kind: str
@@ -52,6 +56,7 @@ class EndedOperation:
     outcome: str
     gpus_before: int
     gpus: int
+    unsaved: float | None
 
 
 def ended_operations(ledger: LedgerFile, since: float) -> list[EndedOperation]:
@@ -65,6 +70,7 @@ def ended_operations(ledger: LedgerFile, since: float) -> list[EndedOperation]:
             row["outcome"],
             row["gpus_before"] or 0,
             row["gpus"] or 0,
+            row["unsaved"],
         )
         for row in ledger.query(_ENDED, since)
     ]
@@ -105,7 +111,8 @@ def record_results(ledger: Ledger, results: Sequence[Delivery]) -> None:
 
 _ENDED = """
 SELECT job, kind, rule, facts, outcome,
-    json_extract(noted, '$.gpus_before') AS gpus_before, json_extract(noted, '$.gpus') AS gpus
+    json_extract(noted, '$.gpus_before') AS gpus_before, json_extract(noted, '$.gpus') AS gpus,
+    requeued - json_extract(noted, '$.checkpoint_time') AS unsaved
 FROM operations WHERE since > ? AND (
     (kind = 'stop' AND step = 'ended' AND job IN (SELECT job FROM stops))
     OR (outcome IN ('done', 'progress lost') AND json_extract(noted, '$.type') = 'restart'))

@@ -144,8 +144,9 @@ def _saving(context: OperationContext) -> Transition | None:
     if context.state == "suspended":  # it cannot save: its grace begins anew
         return restart_limit(operation, context.now), None
     if _has_saved(context):
-        checkpoint = float(context.observation.snapshot.jobs.checkpoint[context.live_row])
-        facts = replace(_facts(context), checkpoint=checkpoint)
+        jobs, row = context.observation.snapshot.jobs, context.live_row
+        reported = _known(float(jobs.checkpointed[row]))
+        facts = replace(_facts(context), checkpoint=float(jobs.checkpoint[row]), checkpoint_time=reported)
         context = context._replace(operation=replace(operation, facts=facts))
         return _requeue(context) if operation.kind == "preempt" else _reserve(context)
     if operation.last_status != "done":

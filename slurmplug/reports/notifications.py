@@ -3,6 +3,7 @@
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from slurmplug.config.schema import Config, NotificationKind
 from slurmplug.console import times
@@ -106,15 +107,21 @@ def _of_job(
     about = About(job.quantity, job.sign)
     for each in done:
         kind = _DONE[each.kind]
-        saved = _saved(ledger, job) if kind == "stopped" else None
-        yield kind, _done(kind, each, explain.sentence(each.reason, about), saved), saved
+        why = explain.sentence(each.reason, about)
+        if kind == "stopped":
+            saved = _saved(ledger, job)
+            yield kind, _done(kind, each, why, "saved", saved), saved
+        else:
+            cost = _cost(each)
+            yield kind, _done(kind, each, why, "cost", cost), cost
     if not job.live:
         return
     note = job.ranking.note if job.ranking else None
     if note is not None and note.rule == "rejected":
         yield "rejected", f"{explain.sentence(note, about)}.", None
     if job.diverged:
-        yield "diverged", _DIVERGED, job.facts.of_gpus.whole * job.elapsed / savings.HOUR
+        used = job.facts.of_gpus.whole * job.elapsed / savings.HOUR
+        yield "diverged", _diverged(used), used
     if not job.waits and use.measured >= IDLE_REPORTS and (share := use.shares / use.measured) <= IDLE_SHARE:
         idle = (1.0 - share) * job.facts.of_gpus.whole * job.elapsed / savings.HOUR
         yield "idle GPUs", _idle(job, share, idle, stops_idle), idle
@@ -128,22 +135,38 @@ def _saved(ledger: LedgerFile, job: Job) -> float | None:
     return saving.gpu_hours.value if saving.gpu_hours else None
 
 
-def _done(kind: NotificationKind, operation: EndedOperation, why: str, saved: float | None) -> str:
+def _cost(operation: EndedOperation) -> float | None:
+    """GPU hours from its checkpoint to its requeue, which it computes again; None where that is not known."""
+    if operation.unsaved is None or operation.outcome == "progress lost":
+        return None
+    return operation.gpus_before * max(0.0, operation.unsaved) / savings.HOUR
+
+
+def _done(
+    kind: NotificationKind, operation: EndedOperation, why: str, verb: Literal["saved", "cost"], gpu_hours: float | None
+) -> str:
     text = {
         "stopped": "slurmplug stopped it.",
         "moved": "slurmplug had it saved and requeued, to go on elsewhere.",
-        "preempted": "slurmplug had it saved and requeued, to make room for others; it goes on when it is its turn.",
+        "preempted": "slurmplug had it saved and requeued; it goes on when it is its turn.",
         "resized": f"slurmplug had it saved and requeued, to go on with {counted(operation.gpus, 'GPU')} instead of "
         f"{operation.gpus_before}.",
     }[kind]
     text += f" {why}."
     if operation.outcome == "progress lost":
         text += " It began again before its last checkpoint."
-    return text + (f" That saved about {saved:.1f} GPU hours." if saved and saved >= _SHOWN_HOURS else "")
+    if gpu_hours is None or gpu_hours < _SHOWN_HOURS:
+        return text
+    after = ": what it computed after its checkpoint" if verb == "cost" else ""
+    return f"{text} That {verb} about {gpu_hours:.1f} GPU hours{after}."
+
+
+def _diverged(gpu_hours: float) -> str:
+    text = "Its training has diverged: its last losses are NaN or infinite. It holds its resources until it ends"
+    return f"{text}; it has used about {gpu_hours:.1f} GPU hours." if gpu_hours >= _SHOWN_HOURS else f"{text}."
 
 
 _SHOWN_HOURS = 0.05
-_DIVERGED = "Its training has diverged: its last losses are NaN or infinite. It holds its resources until it ends."
 _FOOTER = """\
 `slurmplug why JOB` says more. Each kind of message comes once for a job; none comes for one with #PLUG --notify=off,
 nor after `slurmplug set JOB --notify=off`.

@@ -120,7 +120,7 @@ def test_the_daemon_under_its_unit_reaches_slurm_and_ranks_the_jobs(machine: Mac
     assert (status["alive"], status["hindered"] or status["error"] or "") == (True, "")
     jobs["runs"] = machine.submit("cleo", SLEEP.format(gpus=4, lines=""))
     machine.wait_state(jobs["runs"], "RUNNING")
-    for name, urgency in (("urgent", 9), ("calm", 1)):
+    for name, urgency in (("calm", 1), ("urgent", 9)):  # in the other order, Slurm's own would do
         jobs[name] = machine.submit("ada", SLEEP.format(gpus=4, lines=f"#PLUG --urgency={urgency}"))
     machine.wait(lambda: any(machine.site_factors().values()), "SiteFactors")
     factors = machine.site_factors()
@@ -261,6 +261,7 @@ def test_installed_again_it_goes_on_when_it_is_resumed(machine: Machine, jobs: d
     machine.sh("touch /etc/slurm/job_submit.lua")
     assert refused(machine)
     machine.sh("slurmplug doctor")
+    machine.sh("sed -i 's/^policy = .*/policy = \"mlfs\"/' /etc/slurmplug/slurmplug.toml")  # which ranks by urgency
     machine.sh(f"systemctl start {DAEMON}")
     assert machine.goes_on()
     assert machine.status()["paused"].startswith("the package was removed (")

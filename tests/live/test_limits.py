@@ -27,7 +27,7 @@ until [ -e {} ]; do sleep 0.2; done
 
 @pytest.fixture(scope="module")
 def with_few(special_cluster: Callable[[ClusterSpec], Sandbox]) -> ClusterSpec:
-    """A cluster with a QOS in which a user has two GPUs at once, for two users.
+    """A cluster with two QOS for two users: one in which a user has two GPUs at once, and one of 24 GPU minutes.
 
     It is one of its own, as a daemon learns run times from jobs that squeue still lists, and those of other tests end
     within seconds.
@@ -39,8 +39,9 @@ def with_few(special_cluster: Callable[[ClusterSpec], Sandbox]) -> ClusterSpec:
         cluster.run("root", ["sacctmgr", "-i", *words])
 
     accounting("add", "qos", "few", "set", "MaxTRESPerUser=gres/gpu=2")
+    accounting("add", "qos", "minutes", "set", "GrpTRESRunMins=gres/gpu=24")
     for user in cluster.researchers[:2]:
-        accounting("modify", "user", user, "set", "qos+=few")
+        accounting("modify", "user", user, "set", "qos+=few,minutes")
     return spec
 
 
@@ -109,21 +110,23 @@ def estimated(cluster: Sandbox, config: Path, user: str) -> float:
     return float(found["start"]["median"])
 
 
+@pytest.mark.parametrize("qos", ["few", "minutes"])
 def test_a_replay_with_the_limits_waits_as_the_jobs_waited_and_one_without_does_not(
-    limited: Sandbox, tmp_path: Path
+    limited: Sandbox, tmp_path: Path, qos: str
 ) -> None:
-    """Twelve jobs of two users, of a GPU and about six seconds each, on sixteen: each user's run two at a time."""
+    """Twelve jobs of two users, of a GPU and about six seconds each, on sixteen: each user's run two at a time; or four
+    in all, by their time limits of five minutes."""
     users = limited.researchers[:2]
     time.sleep(2)  # sacct lists what ended in the second from which on it is asked
     since = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime())
     seconds = [5, 7, 6, 8, 5, 6]
-    script = "#!/bin/sh\n#SBATCH --gres=gpu:1 --time=5 --mem=1 --output=/dev/null --qos=few\nsleep {}\n"
-    submitted = [limited.sbatch(user, script.format(each)) for each in seconds for user in users]
+    script = "#!/bin/sh\n#SBATCH --gres=gpu:1 --time=5 --mem=1 --output=/dev/null --qos={}\nsleep {}\n"
+    submitted = [limited.sbatch(user, script.format(qos, each)) for each in seconds for user in users]
     for job in submitted:
         limited.wait_job(job, "COMPLETED", 120)
-    dump, qos = limited.folder / "dump.cfg", tmp_path / "qos.txt"
+    dump, listed = limited.folder / "dump.cfg", tmp_path / "qos.txt"
     limited.run("root", ["sacctmgr", "dump", limited.name, f"file={dump}"])
-    qos.write_text(limited.run("root", ["sacctmgr", "--parsable2", "show", "qos"]).stdout)
+    listed.write_text(limited.run("root", ["sacctmgr", "--parsable2", "show", "qos"]).stdout)
     config = tmp_path / "slurmplug.toml"
     config.write_text(f'[slurm]\nconf = "{limited.layout.slurm_conf}"\n')
 
@@ -135,7 +138,7 @@ def test_a_replay_with_the_limits_waits_as_the_jobs_waited_and_one_without_does_
         found: dict[str, Any] = json.loads(result.output)
         return found
 
-    without, made = replayed(), replayed(f"--sacctmgr={dump}", f"--qos={qos}")
+    without, made = replayed(), replayed(f"--sacctmgr={dump}", f"--qos={listed}")
     print(without["waits"], made["waits"])
     assert made["waits"]["jobs"] == len(submitted)
     assert without["waits"]["replayed_mean"] < made["waits"]["true_mean"] / 2

@@ -1,62 +1,25 @@
 """The templates of several jobs, as they are, on a real Slurm: a sweep, and a pipeline of dependent jobs."""
 
 import re
-import shutil
-import sysconfig
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 
 import joblib
-import optuna
 import pytest
-from optuna.storages import JournalStorage
-from optuna.storages.journal import JournalFileBackend
 from optuna.trial import TrialState
 
 from policies.mlfs.with_early_stopping import WithEarlyStopping
 from slurmplug.sandbox import Sandbox
 from tests.live.daemon_process import DaemonProcess, daemon_beside
 from tests.live.live_site import fresh_site, start_again
+from tests.live.template_copies import Copies
 from tests.schedulers import begun
 
-TEMPLATES = Path(__file__).parents[2] / "sbatch_templates"
 TOO_LOW, TOO_HIGH, GOOD = 0, 3, 10
 """Trials of the sweep, by their learning rates."""
 ALL_NODES = "#!/bin/sh\n#SBATCH --nodes=4 --exclusive\nsleep 300\n"
 PARTS = ("preprocess", "train", "evaluate")
-
-
-class Copies:
-    """Templates that a user has copied into a folder."""
-
-    def __init__(self, cluster: Sandbox, name: str) -> None:
-        self._cluster, self._user = cluster, cluster.researchers[0]
-        made = cluster.run(self._user, ["mktemp", "-d", f"{name}-XXXXXX"]).stdout.strip()
-        self.folder = cluster.home(self._user) / made
-        for path in TEMPLATES.glob(f"{name}*"):
-            shutil.copy(path, self.folder)
-
-    def run(self, command: str, user: str = "", **env: str) -> str:
-        """What a shell prints for a command in that folder, this Python first in PATH."""
-        search_path = f"{sysconfig.get_path('scripts')}:{self._cluster.env(self._user)['PATH']}"
-        env = {"PATH": search_path, "OMP_NUM_THREADS": "1", **env}
-        return self._cluster.run(user or self._user, ["sh", "-c", f"cd {self.folder} && {command}"], env=env).stdout
-
-    def begun_at(self, output: str) -> list[int]:
-        """The first epoch of each run, as a job's output says."""
-        [path] = self.folder.glob(output)
-        return [int(epoch) for epoch in re.findall(r"training from epoch (\d+)$", path.read_text(), re.MULTILINE)]
-
-    def study(self, array: str) -> optuna.Study:
-        """The study that the elements of an array share."""
-        [log] = self.folder.glob("*/study.log")
-        return optuna.load_study(study_name=array, storage=JournalStorage(JournalFileBackend(str(log))))
-
-    def trials(self, outputs: str) -> list[tuple[str, str]]:
-        """The trials of a study that were begun or continued, and the first epoch of each, as jobs' outputs say."""
-        found = "".join(path.read_text() for path in sorted(self.folder.glob(outputs)))
-        return sorted(re.findall(r"^trial (\d+), .* training from epoch (\d+)$", found, re.MULTILINE))
 
 
 def pipeline(copies: Copies) -> tuple[str, dict[str, str]]:

@@ -46,10 +46,10 @@ def limits(qos: str, assocs: str, partitions: str, defaults: str = "") -> Limits
 def qos_limits(cells: Mapping[str, str]) -> QosLimits:
     """Those of a QOS, by the names of sacctmgr's columns; a limit that is not there is none. Raises ValueError."""
     return QosLimits(
-        group=_amounts(cells, "GrpTRES", "GrpJobs"),
-        job=_amounts(cells, "MaxTRES"),
-        user=_amounts(cells, "MaxTRESPU", "MaxJobsPU"),
-        account=_amounts(cells, "MaxTRESPA", "MaxJobsPA"),
+        group=amounts(cells, "GrpTRES", "GrpJobs"),
+        job=amounts(cells, "MaxTRES"),
+        user=amounts(cells, "MaxTRESPU", "MaxJobsPU"),
+        account=amounts(cells, "MaxTRESPA", "MaxJobsPA"),
         wall=_wall(cells.get("MaxWall", "")),
         over_partition="OverPartQOS" in cells.get("Flags", "").split(","),
     )
@@ -58,10 +58,10 @@ def qos_limits(cells: Mapping[str, str]) -> QosLimits:
 def assoc_limits(cells: Mapping[str, str]) -> AssocLimits:
     """Those of an association, without its parent; as `qos_limits`."""
     return AssocLimits(
-        group=_amounts(cells, "GrpTRES", "GrpJobs"),
-        job=_amounts(cells, "MaxTRES"),
+        group=amounts(cells, "GrpTRES", "GrpJobs"),
+        job=amounts(cells, "MaxTRES"),
         wall=_wall(cells.get("MaxWall", "")),
-        jobs=_amounts(cells, "", "MaxJobs").get(JOBS, math.inf),
+        jobs=amounts(cells, "", "MaxJobs").get(JOBS, math.inf),
     )
 
 
@@ -80,8 +80,11 @@ def _rows(text: str, fields: str) -> Iterator[dict[str, str]]:
         yield dict(zip(names, words, strict=True))
 
 
-def _amounts(cells: Mapping[str, str], of_tres: str, of_jobs: str = "") -> Tres:
-    """The amounts of CHECKED_TRES and of types of GPUs, and the number of jobs; a negative one is no limit."""
+def amounts(cells: Mapping[str, str], of_tres: str, of_jobs: str = "") -> Tres:
+    """The amounts of CHECKED_TRES and of types of GPUs in the column `of_tres`, and the number of jobs in `of_jobs`.
+
+    A negative one is no limit. Raises ValueError.
+    """
     found: dict[str, float] = {}
     for item in cells.get(of_tres, "").split(","):
         name, equals, amount = item.partition("=")

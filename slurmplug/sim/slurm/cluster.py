@@ -32,6 +32,8 @@ from slurmplug.sim.slurm.launcher import (
     priorities,
 )
 
+SCHED_INTERVAL = 60.0
+"""Seconds after which Slurm schedules though nothing has changed, by default."""
 REQUEUE_DELAY = 120.0
 """Seconds until a requeued job is eligible again: Slurm gives it a start time by itself."""
 _SHAPE = frozenset({"NumNodes", "NumTasks", "MinCPUsNode", "CPUsPerTask", "NumCPUs", "MinMemoryNode"})
@@ -86,7 +88,8 @@ class SlurmSimCluster(SimCluster):
         self._held = HeldByRow(3 + len(self._gpu_types))
         self._total = self._with_types(engine.nodes.capacity, np.arange(len(engine.nodes)))
         self._limit = table.columns["time_limit"][first]
-        self._limits = JobLimits.of(self._settings.limits, table, self._per_gpu, self._gpu_types)
+        at_most = np.where(np.isnan(self._limit), self._settings.default_limit, self._limit)
+        self._limits = JobLimits.of(self._settings.limits, table, self._per_gpu, self._gpu_types, at_most)
         self._handlers = {
             **{verb: handle for verb, handle in self._handlers.items() if verb != "place"},
             "update": self._update,
@@ -231,8 +234,11 @@ class SlurmSimCluster(SimCluster):
     # --- what Slurm does --------------------------------------------------------------------------------------------
 
     def _next_pass(self) -> float:
-        changed = self.engine.changes != self._seen
-        return max(self.engine.now, self._last_pass + self._settings.pace) if changed else np.inf
+        if self.engine.changes != self._seen:
+            return max(self.engine.now, self._last_pass + self._settings.pace)
+        if self._limits and self._limits.change_with_time:
+            return max(self.engine.now, self._last_pass + SCHED_INTERVAL)
+        return np.inf
 
     def _next_backfill(self) -> float:
         every = self._settings.bf_interval

@@ -12,9 +12,10 @@ from pathlib import Path
 from types import MappingProxyType
 
 from slurmplug.cluster.limits import CHECKED_TRES, Assoc, AssocLimits, Limits, QosLimits
-from slurmplug.cluster.parse.limits import assoc_limits, qos_limits
+from slurmplug.cluster.parse.limits import amounts, assoc_limits, qos_limits
 from slurmplug.errors import DataError
 from slurmplug.sim.slurm.fair_tree import OF_PARENT, ROOT, Shares
+from slurmplug.sim.slurm.job_limits import SECONDS_OF
 from slurmplug.sim.slurm.site_conf import LIMITS, QOS_PRIORITIES, SHARES, SiteConf
 from slurmplug.sim.workloads.rows import Row, WorkloadError, as_number, comma_separated, open_lines, quoted
 
@@ -31,11 +32,15 @@ _COLUMNS = MappingProxyType(
         "MaxTRESPerAccount": "MaxTRESPA",
         "MaxJobsPerUser": "MaxJobsPU",
         "MaxJobsPerAccount": "MaxJobsPA",
+        "MaxTRESMinsPerJob": "MaxTRESMins",
+        "MaxTRESRunMinsPerUser": "MaxTRESRunMinsPU",
+        "MaxTRESRunMinsPerAccount": "MaxTRESRunMinsPA",
     }
 )
 """names of a dump, and those of the columns that sacctmgr shows"""
 _TRES_LIMITS = frozenset({"GrpTRES", "MaxTRES", "MaxTRESPU", "MaxTRESPA"})
-_FOLLOWED = _TRES_LIMITS | {"GrpJobs", "MaxJobs", "MaxJobsPU", "MaxJobsPA"}
+_MINUTES = frozenset({"GrpTRESRunMins", "MaxTRESMins", "MaxTRESRunMinsPU", "MaxTRESRunMinsPA"})
+_FOLLOWED = _TRES_LIMITS | _MINUTES | {"GrpJobs", "MaxJobs", "MaxJobsPU", "MaxJobsPA"}
 _LIMIT = re.compile(r"(?:Grp|Max|Min)[A-Z]\w*|LimitFactor")
 _NO_NODES = "node"
 """of the kinds that are checked live, the one that is not followed here: nodes that jobs share count once"""
@@ -166,6 +171,11 @@ def _options(row: Row, text: str) -> dict[str, str]:
 def _add_assoc(found: _Found, kind: str, name: str, parent: str, row: Row) -> None:
     try:
         limits = assoc_limits(_without_wall(row.cells))
+        limits = replace(
+            limits,
+            group={**limits.group, **_seconds(row.cells, "GrpTRESRunMins")},
+            job={**limits.job, **_seconds(row.cells, "MaxTRESMins")},
+        )
     except ValueError as error:
         raise row.bad("", str(error)) from error
     if kind == "user":
@@ -208,7 +218,14 @@ def _shares(found: _Found) -> Shares | None:
 def _add_qos(found: _Found, name: str, row: Row) -> None:
     cells = {_COLUMNS.get(column, column): cell for column, cell in row.cells.items()}
     try:
-        found.qos[name] = qos_limits(_without_wall(cells))
+        limits = qos_limits(_without_wall(cells))
+        found.qos[name] = replace(
+            limits,
+            group={**limits.group, **_seconds(cells, "GrpTRESRunMins")},
+            job={**limits.job, **_seconds(cells, "MaxTRESMins")},
+            user={**limits.user, **_seconds(cells, "MaxTRESRunMinsPU")},
+            account={**limits.account, **_seconds(cells, "MaxTRESRunMinsPA")},
+        )
     except ValueError as error:
         raise row.bad("", str(error)) from error
     found.qos_priority[name] = _number(row, "Priority", "0")
@@ -216,6 +233,11 @@ def _add_qos(found: _Found, name: str, row: Row) -> None:
     _note_others(found, "QOS", cells)
     if "NoReserve" in cells.get("Flags", "").split(","):
         found.not_followed["QOS"]["NoReserve"] = None
+
+
+def _seconds(cells: Mapping[str, str], column: str) -> dict[str, float]:
+    """Limits on TRES times minutes, in seconds. Raises ValueError."""
+    return {f"{SECONDS_OF}{kind}": 60 * most for kind, most in amounts(cells, column).items()}
 
 
 def _without_wall(cells: Mapping[str, str]) -> dict[str, str]:
@@ -231,7 +253,7 @@ def _note_others(found: _Found, of: str, cells: Mapping[str, str]) -> None:
             continue
         if name not in _FOLLOWED:
             noted[name] = None
-        elif name in _TRES_LIMITS:
+        elif name in _TRES_LIMITS | _MINUTES:
             kinds = (item.partition("=")[0] for item in cell.split(","))
             noted |= {f"{name} of {kind}": None for kind in kinds if not _is_followed(kind)}
 

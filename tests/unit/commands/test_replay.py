@@ -78,9 +78,7 @@ def test_a_wait_that_is_further_apart_is_said_with_what_it_may_come_from(tmp_pat
     assert made["waits"]["apart"] < -0.9
     assert made["cluster"] == "1x8x64x99999999"
     assert "not within 10% of the true one" in made["warnings"][0]
-    of_the_site = (
-        "without: Licenses, starts that backfill reserves for each job that must wait (only the first has one)"
-    )
+    of_the_site = "model: Licenses, starts that backfill reserves for each job that must wait (only the first has one)"
     assert f"{of_the_site}, limits of QOS and associations, reservations" in made["warnings"][0]
 
 
@@ -94,21 +92,21 @@ def test_waiting_that_no_shortage_explains_is_said_with_whose_it_was(tmp_path: P
     assert made["waits"]["replayed_idle"] == 0
     assert made["waits"]["waiters"] == [{"what": "user", "name": "ada", "share": 1.0}]
     said = " ".join(made["warnings"])
-    assert "100% of the true waiting was while as many GPUs as the job requested were idle" in said
-    assert "100% of what the two are apart" in said
-    assert "beside idle GPUs: user ada 100%." in said
-    assert "100% of that waiting ended within the same hour of the day" in said
-    assert "beside idle GPUs: user ada 100%." in replay("--sacct", str(path), "--cluster", "1x8")
+    assert "During 100% of the true waiting, at least as many GPUs as the job requested were idle" in said
+    assert "100% of the difference" in said
+    assert "beside idle GPUs were those of user ada (100%)." in said
+    assert "100% of that waiting ended within one hour of the day" in said
+    assert "beside idle GPUs were those of user ada (100%)." in replay("--sacct", str(path), "--cluster", "1x8")
 
 
 def test_a_cluster_that_is_not_the_one_of_the_jobs_is_said(tmp_path: Path) -> None:
     rows = [row(f"{n}", "10:00:00", clock(600 * n)) for n in range(4)]
     too_large = found("--sacct", str(write(tmp_path, *rows)), "--cluster", "2x8")
-    assert any("Of the 16 GPUs of the replay, the jobs held 8 at most" in each for each in too_large["warnings"])
+    assert any("The jobs held at most 8 of the 16 GPUs of the replay" in each for each in too_large["warnings"])
     rows = [row(f"{n}", "10:00:00", "10:00:00") for n in range(4)]
     too_small = found("--sacct", str(write(tmp_path, *rows)), "--cluster", "1x8")
     assert too_small["waits"]["apart"] is None
-    assert any("The jobs held 32 GPUs, of 8 in the replay" in each for each in too_small["warnings"])
+    assert any("The jobs held 32 GPUs, more than the 8 of the replay" in each for each in too_small["warnings"])
 
 
 def test_jobs_that_did_not_start_have_no_wait_and_without_waits_that_is_said(tmp_path: Path) -> None:
@@ -121,7 +119,7 @@ def test_jobs_that_did_not_start_have_no_wait_and_without_waits_that_is_said(tmp
 def test_nothing_changes_where_no_job_is_managed_and_that_is_said(true: Path) -> None:
     output = replay("--sacct", str(true), "--cluster", "1x8")
     assert "0 of 12 jobs are managed" in output
-    assert "No policy changes anything, as no job is managed: see --assume-directives SHARE." in output
+    assert "No policy changes anything, because no job is managed: see --assume-directives SHARE." in output
     assert "One sample gives no interval." in output
     assert re.search(r"jobs_gained +- +0 ", output)
 

@@ -44,7 +44,7 @@ def test_the_past_of_a_site_is_started_by_slurm_with_forecast_run_times_and_it_s
     output = simulate(past, "--json", str(tmp_path / "r.json"))
     assert "0 of 20 jobs are managed, with 0% of the GPU hours; Slurm starts the jobs (--launcher slurm)" in output
     assert "run times are forecast from the jobs that ended before (--run-times forecast)" in output
-    assert "Assumed: a job takes as long as it ran" in output
+    assert "Assumed: each job runs as long as it did" in output
     assert "Not known: directives, learning curves" in output
     assert "No policy changes anything" in output
     assert {each["launcher"] for each in figures(tmp_path / "r.json").values()} == {"slurm"}

@@ -182,6 +182,37 @@ def test_a_job_that_was_moved_or_resized(kind: str, goal: dict[str, Any], told_k
         [one] = found(site)
         assert one.about.kind == told_kind
         assert text in one.text
+        assert one.gpu_hours == pytest.approx(2 * 20.0 / 3_600.0)  # from the checkpoint to the requeue, two cycles
+        assert "cost" not in one.text
+
+
+def test_what_a_preemption_cost_is_told() -> None:
+    site = MovingSite()
+    with closing(site.ledger):
+        job = site.training()
+        site.cycle(kind="preempt")
+        site.saves(job)
+        site.cluster.time += 350.0
+        site.cycles_until(lambda: site.operations()[-1]["outcome"] is not None)
+        [one] = found(site)
+    assert one.about.kind == "preempted"
+    assert one.gpu_hours == pytest.approx(2 * 360.0 / 3_600.0)
+    assert one.text.endswith(" That cost about 0.2 GPU hours: what it computed after its checkpoint.")
+
+
+def test_a_job_that_is_requeued_before_its_time_limit_makes_room_for_nobody() -> None:
+    site = MovingSite(guardrails={"requeue_before_limit": 1.0})
+    with closing(site.ledger):
+        job = site.training(time_limit=300.0)
+        site.cluster.time += 150.0
+        site.cycle()
+        site.saves(job)
+        site.cycles_until(lambda: site.operations()[-1]["outcome"] is not None)
+        [one] = found(site)
+    assert one.about.kind == "preempted"
+    assert one.text.startswith(
+        "slurmplug had it saved and requeued; it goes on when it is its turn. Its time limit of 0.1 h ends this run"
+    )
 
 
 def test_a_job_that_has_diverged(site: Site) -> None:
@@ -191,6 +222,9 @@ def test_a_job_that_has_diverged(site: Site) -> None:
     [one] = [each for each in found(site) if each.about.kind == "diverged"]
     assert "NaN or infinite" in one.text
     assert one.gpu_hours is not None
+    site.cluster.time += 3_600.0 - one.gpu_hours / 2 * 3_600.0 - 30.0
+    site.cycle(seconds=30.0)
+    assert told(site)["diverged"].endswith(" until it ends; it has used about 2.0 GPU hours.")
 
 
 @pytest.mark.parametrize(("share", "reports", "idle"), [(0.01, IDLE_REPORTS, 1), (0.01, 5, 0), (0.5, IDLE_REPORTS, 0)])

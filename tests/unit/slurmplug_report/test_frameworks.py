@@ -1,5 +1,6 @@
 """Lightning and the Trainer of Hugging Face, the real ones: the templates report, save, stop, and resume."""
 
+import os
 import runpy
 import time
 from pathlib import Path
@@ -120,3 +121,24 @@ def test_lightning_finds_it_by_its_entry_point_and_outside_slurm_it_does_nothing
     [found] = [each for each in trainer.callbacks if isinstance(each, SlurmplugCallback)]
     found.on_train_epoch_end(None, None)
     assert resume_path(str(tmp_path)) is None
+
+
+def test_a_lightning_training_goes_on_from_the_newest_of_its_checkpoints(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("SLURM_JOB_ID", JOB)
+    from slurmplug_report.lightning import resume_path
+
+    root, own = str(tmp_path), tmp_path / "own" / "deeper"
+    own.mkdir(parents=True)
+    assert resume_path(root, str(tmp_path / "own")) is None
+    requested, regular = tmp_path / f"slurmplug-{JOB}.ckpt", own / "epoch=9.ckpt"
+    for written, path in enumerate((requested, regular)):
+        path.touch()
+        os.utime(path, (written, written))
+    assert resume_path(root) == str(requested)
+    assert resume_path(root, str(tmp_path / "own")) == str(regular)
+    os.utime(requested, (2, 2))
+    assert resume_path(root, str(tmp_path / "own")) == str(requested)
+    monkeypatch.delenv("SLURM_JOB_ID")
+    assert resume_path(root, str(tmp_path / "own")) is None

@@ -1,15 +1,17 @@
 """Logs in files: what is new in them, row by row, and `slurmplug-report run` around programs that write them."""
 
-import sys
 from pathlib import Path
 
 import pytest
 
+import slurmplug_report
 from slurmplug_report.log_files import CsvLog
 from tests.unit.slurmplug_report.job_python import PYTHON
 from tests.unit.slurmplug_report.test_supervise import command, points, run, spool
 
 __all__ = ["spool"]
+
+ROOT = Path(slurmplug_report.__file__).parents[1]
 
 WRITES = """
 import sys, time
@@ -103,7 +105,7 @@ def test_without_the_package_tensorboard_its_logs_are_refused_with_what_to_insta
     hidden = tmp_path / "hidden"
     (hidden / "tensorboard").mkdir(parents=True)
     (hidden / "tensorboard" / "__init__.py").write_text("raise ImportError('hidden')")
-    done = run(command("true", options=("--tensorboard", "runs")), spool, PYTHONPATH=f"{hidden}:{':'.join(sys.path)}")
+    done = run(command("true", options=("--tensorboard", "runs")), spool, PYTHONPATH=f"{hidden}:{ROOT}")
     assert done.returncode == 1
     assert b"pip install tensorboard" in done.stderr
 

@@ -254,6 +254,42 @@ def test_a_checkpoint_request_never_stops_and_is_answered_by_a_reported_checkpoi
     assert eventually(lambda: saves(job))
 
 
+SIGNALLED = """
+import os, signal
+from slurmplug_report import checkpoint_on_signal, checkpoint_requested, report
+checkpoint_on_signal(signal.SIGUSR2)
+asked = [checkpoint_requested()]
+os.kill(os.getpid(), signal.SIGUSR2)
+asked += [checkpoint_requested(), bool(report(iteration=3, loss=0.5)), checkpoint_requested()]
+report(checkpoint=3)
+asked.append(checkpoint_requested())
+os.kill(os.getpid(), signal.SIGUSR2)
+print(*asked, checkpoint_requested())
+"""
+
+
+def test_a_signal_requests_a_checkpoint_until_one_is_reported(spool: Path) -> None:
+    done = run(SIGNALLED, spool)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.split() == ["False", "True", "False", "True", "False", "True"]
+    assert [line["checkpoint"] for line in reported(spool) if "checkpoint" in line] == [3]
+
+
+def test_other_ranks_survive_a_signal_for_a_checkpoint_and_are_not_asked(spool: Path) -> None:
+    done = run(SIGNALLED, spool, SLURM_PROCID="1")
+    assert (done.returncode, done.stdout.split()) == (0, ["False"] * 6)
+
+
+def test_outside_slurm_signals_keep_their_handlers(spool: Path) -> None:
+    script = """
+import signal
+from slurmplug_report import checkpoint_on_signal
+checkpoint_on_signal(signal.SIGUSR1)
+print(signal.getsignal(signal.SIGUSR1) == signal.SIG_DFL)
+"""
+    assert run(script, spool, SLURM_JOB_ID="").stdout == "True\n"
+
+
 @pytest.mark.parametrize("folder", [".", "requests"])
 def test_a_request_that_anybody_could_have_made_is_not_believed(folder: str, spool: Path, job: Any) -> None:
     (spool / folder).chmod(0o777)

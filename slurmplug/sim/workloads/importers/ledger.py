@@ -42,8 +42,13 @@ def workload(request: WorkloadRequest) -> Workload:
         str(request.path),
         tuple(_job(run, reports, first) for run, reports in found),
         of_slurm=True,
-        assumed=("a job trains as fast on any number of GPUs as on its own",),
-        not_known=("jobs that did not end by themselves", "dependencies", "reservations", "fairshare"),
+        assumed=("each job trains as fast on any number of GPUs as on those that it had",),
+        not_known=(
+            "jobs that did not end by themselves",
+            "dependencies",
+            "reservations",
+            "usage before the first job, for fairshare",
+        ),
     )
 
 

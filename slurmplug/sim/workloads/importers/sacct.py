@@ -41,17 +41,17 @@ def workload(request: WorkloadRequest) -> Workload:
         skipped=skipped,
         of_slurm=True,
         assumed=(
-            "a job takes as long as it ran, wherever and however it ended",
-            *(("a job comes when it was eligible",) if "Eligible" in heading else ()),
-            *(() if wants_all else ("jobs without GPUs take no place",)),
+            "each job runs as long as it did, on whatever nodes, also if it failed or was cancelled",
+            *(("each job enters the queue when it was eligible",) if "Eligible" in heading else ()),
+            *(() if wants_all else ("jobs without GPUs are left out",)),
         ),
         not_known=(
             "directives",
             "learning curves",
             *(() if "Eligible" in heading else ("dependencies",)),
             "reservations",
-            "nodes down",
-            "fairshare",
+            "nodes that were down",
+            "usage before the first job, for fairshare",
         ),
     )
 

@@ -12,6 +12,7 @@ from slurmplug.sim.engine.job import Part
 from slurmplug.sim.engine.nodes import parse
 from slurmplug.sim.engine.workload_table import workload_table
 from slurmplug.sim.slurm.cluster import SlurmSimCluster
+from slurmplug.sim.slurm.job_limits import SECONDS_OF
 from slurmplug.sim.slurm.launcher import LauncherSettings
 from slurmplug.sim.slurm.multifactor import Weights
 from tests.sim_jobs import ScriptedPolicy, job, run, speed
@@ -65,6 +66,32 @@ def test_three_jobs_of_one_user_and_one_of_another_start_beside_idle_gpus_as_the
     jobs = [one(user="ada", cpus=2, memory=1_000.0) for _ in range(3)]
     found = starts(limits, *jobs, one(user="bob", cpus=2, memory=1_000.0))
     assert found == pytest.approx(expected, abs=1.0)
+
+
+@pytest.mark.parametrize(
+    ("limits", "expected"),
+    [
+        (qos(user={f"{SECONDS_OF}{GPU}": 2_500.0}), [0.0, 0.0, 100.0, 0.0]),
+        (qos(group={f"{SECONDS_OF}{GPU}": 2_500.0}), [0.0, 0.0, 100.0, 100.0]),
+        (qos(account={f"{SECONDS_OF}cpu": 3_700.0}), [0.0, 100.0, 200.0, 300.0]),
+        (of_account(AssocLimits(group={f"{SECONDS_OF}{GPU}": 2_890.0})), [0.0, 0.0, 60.0, 100.0]),
+    ],
+)
+def test_a_limit_on_the_time_left_of_running_jobs_lets_another_start_as_they_come_to_their_end(
+    limits: Limits, expected: list[float]
+) -> None:
+    """Each has one GPU, two CPUs and a time limit of 1,000 s, of which it takes 100 s. In the last case the third one
+    starts once the first two have run for 55 s each, at the next pass, and the other user's when these have ended."""
+    jobs = [one(user="ada", cpus=2, time_limit=1_000.0) for _ in range(3)]
+    found = starts(limits, *jobs, one(user="bob", cpus=2, time_limit=1_000.0))
+    assert found == pytest.approx(expected, abs=12.0)
+
+
+def test_a_job_above_a_limit_of_its_resources_and_time_limit_together_never_starts() -> None:
+    limits = qos(job={f"{SECONDS_OF}{GPU}": 1_000.0})
+    found = starts(limits, one(2, time_limit=600.0), one(1, submit=1.0, time_limit=600.0))
+    assert found[0] != found[0]
+    assert found[1] == pytest.approx(1.0, abs=1.0)
 
 
 def test_a_limit_of_a_qos_hides_the_same_one_of_the_account() -> None:

@@ -10,6 +10,7 @@ from slurmplug.cluster.limits import JOBS, Assoc, AssocLimits, QosLimits
 from slurmplug.errors import DataError
 from slurmplug.sim.slurm import site_conf, site_limits
 from slurmplug.sim.slurm.fair_tree import OF_PARENT
+from slurmplug.sim.slurm.job_limits import SECONDS_OF
 from slurmplug.sim.slurm.launcher import LauncherSettings
 from slurmplug.sim.slurm.site_conf import LIMITS, QOS_PRIORITIES, SHARES, SiteConf
 
@@ -76,6 +77,23 @@ def test_qos_are_read_from_what_sacctmgr_shows_and_from_the_dump_of_a_later_rele
     others = "MaxSubmitJobsPU, MaxWallDurationPerJob" if of_dump else "MaxSubmitPU, MaxWall"
     assert found.not_followed[0] == f"limits of QOS: {others}"
     assert found.of >= {"QOS"}
+
+
+def test_limits_on_the_minutes_of_running_jobs_are_read(write: Write) -> None:
+    dump = """Cluster - 'c':Fairshare=1
+Account - 'a':GrpTRESRunMins=cpu=100:MaxTRESMinsPerJob=gres/gpu=60:Fairshare=1
+"""
+    qos = """Name|GrpTRESRunMins|MaxTRESMins|MaxTRESRunMinsPU|MaxTRESRunMinsPA
+few|gres/gpu=1|cpu=2|gres/gpu:a100=3|mem=4
+"""
+    found = site_limits.read(write(dump), write(qos))
+    seconds = SECONDS_OF
+    assert found.limits.qos["few"] == QosLimits(
+        {f"{seconds}{GPU}": 60.0}, {f"{seconds}cpu": 120.0}, {f"{seconds}{GPU}:a100": 180.0}, {f"{seconds}mem": 240.0}
+    )
+    account = found.limits.assocs[Assoc("a", "", "")]
+    assert (account.group, account.job) == ({f"{seconds}cpu": 6_000.0}, {f"{seconds}{GPU}": 3_600.0})
+    assert found.not_followed == ()
 
 
 def test_qos_that_are_shown_replace_those_of_the_dump(write: Write) -> None:
