@@ -15,6 +15,7 @@ from slurmplug.errors import ReadFailed
 _SETTING = re.compile(r"^([A-Za-z_]\w*(?:\[\d+\])?)\s*=\s*(.*?)\s*$", re.MULTILINE)
 _AS_OF = re.compile(r"^Configuration data as of (\d+)$", re.MULTILINE)
 _CONTROLLER = re.compile(r"^Slurmctld\((\w+)\) at (\S+) is (UP|DOWN)", re.MULTILINE)
+_SIBLING = re.compile(r"^Sibling:\s+([^\s:]+)", re.MULTILINE)
 _PRIVATE = re.compile(r"^PrivateData\s*=\s*(\S+)", re.MULTILINE)
 _LEVELS = frozenset({"None", "Operator", "Administrator"})
 
@@ -72,6 +73,15 @@ class SiteClient(CliClient):
         """The host names of the nodes. Raises ReadFailed."""
         answer = self._query("sinfo", "--noheader", "--all", "--Node", "-O", "NodeHost:|")
         return frozenset(host.strip() for host in answer.split("|")) - {""}
+
+    def federation_siblings(self) -> tuple[str, ...]:
+        """The other clusters of the federation that this one is a member of; none without one. Raises ReadFailed."""
+        return parse_federation_siblings(self._query("scontrol", "show", "federation"))
+
+
+def parse_federation_siblings(text: str) -> tuple[str, ...]:
+    """The other members in the output of `scontrol show federation`."""
+    return tuple(_SIBLING.findall(text))
 
 
 def parse_slurm_conf(text: str) -> SlurmConf:

@@ -1,5 +1,6 @@
 """`slurmplug forget`: deletes what the ledger and the spool keep of a user's ended jobs."""
 
+from collections import Counter
 from pathlib import Path
 
 import click
@@ -9,7 +10,7 @@ from slurmplug.commands.options import config_of, emit, ledger_options
 from slurmplug.console.table import printable
 from slurmplug.errors import UsageError
 from slurmplug.ledger.owner import as_owner_of
-from slurmplug.spool.run_files import remove_reports
+from slurmplug.spool.run_files import REPORTS, remove_reports
 
 
 @click.command()
@@ -25,11 +26,13 @@ def forget(*, user: str, config_path: Path, ledger_path: Path | None) -> None:
         found = ledger.forget(user)
     if not found.jobs and not found.listed:
         raise UsageError(f"Invalid user id: {printable(user)}; the ledger has no job of it")
-    files = 0
+    files, kept = 0, Counter[str]()
     if found.jobs and spool.is_dir():
         with as_owner_of(spool):
-            files = remove_reports(spool, found.jobs, found.uids)
+            files, kept = remove_reports(spool, found.jobs, found.uids)
     emit([f"forgotten: {len(found.jobs)} jobs, {files} report files"])
+    for why, count in kept.items():
+        emit([f"not removed: {count} of {spool / REPORTS} ({why}); remove these yourself"])
     if found.listed:
         emit([f"kept, as Slurm still lists them: {found.listed} jobs; run this again when they are gone"])
     emit(

@@ -79,6 +79,8 @@ class Facts:
     """what became of a trial of pyslurm; None where there was none"""
     identity: str = ""
     """`Site.identity` of the slurmctld that answered"""
+    siblings: tuple[str, ...] = ()
+    """the other clusters of the federation that this one is a member of"""
     mail_problem: str = ""
     """why no mail can be sent to users, where the configuration has any sent"""
 
@@ -162,6 +164,15 @@ def _priority(facts: Facts) -> Iterator[Finding]:
         yield Finding("priority", "note", "every PriorityWeight is 0: the SiteFactor alone orders the queue", fix)
     else:
         yield Finding("priority", "ok", f"{kind}, sum of the weights {weights}")
+
+
+def _federation(facts: Facts) -> Iterator[Finding]:
+    if not facts.siblings:
+        yield Finding("federation", "ok", "jobs wait in this cluster alone")
+        return
+    message = f"jobs of a federation wait in {', '.join(facts.siblings)} too, where each change of them counts as well"
+    fix = "sacctmgr modify federation NAME set clusters-=CLUSTER, then systemctl reload slurmplugd"
+    yield Finding("federation", "wrong", message, fix, frozenset({"rank", "resize", "migrate", "preempt", "admit"}))
 
 
 def _rights(facts: Facts) -> Iterator[Finding]:
@@ -395,6 +406,7 @@ def _parameters(facts: Facts, name: str) -> dict[str, str]:
 
 Check: TypeAlias = Callable[[Facts], Iterator[Finding]]
 _OF_SLURM: tuple[Check, ...] = (
-    _version, _priority, _rights, _accounting, _plugin, _rate_limit, _backfill, _requeue, _mail, _pyslurm, _clock,
+    _version, _priority, _federation, _rights, _accounting, _plugin, _rate_limit, _backfill, _requeue, _mail, _pyslurm,
+    _clock,
 )  # fmt: skip
 _OF_THIS_MACHINE: tuple[Check, ...] = (_spool, _shared, _ledger, _takeover)

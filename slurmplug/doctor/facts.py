@@ -43,11 +43,13 @@ def collect_facts(config: Config, shared: Statuses | None = None) -> Facts:
     read_errors: dict[str, str] = {}
     settings: dict[str, str] = {}
     clock_offset, level, others, identity = None, "", 0, ""
+    siblings: tuple[str, ...] = ()
     try:
         before = time.time()
         reply = client.slurm_conf()
         settings, identity = dict(reply.values), reply.identity
         clock_offset = _clock_offset(reply.as_of, before, time.time())
+        siblings = client.federation_siblings()
         others = len(client.node_hosts() - {socket.gethostname(), socket.gethostname().split(".")[0]})
     except ReadFailed as error:
         read_errors["Slurm"] = str(error)
@@ -72,6 +74,7 @@ def collect_facts(config: Config, shared: Statuses | None = None) -> Facts:
         clock_offset=clock_offset,
         admin_level=level,
         other_nodes=others,
+        siblings=siblings,
         spool=status(spool),
         reports=status(spool / "reports"),
         requests=status(spool / "requests"),

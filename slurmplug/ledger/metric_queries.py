@@ -12,13 +12,17 @@ from slurmplug.ledger.selection import WAITING
 
 
 class CountedCycle(NamedTuple):
-    """A cycle that is over: what each stage took in seconds, its error, and the rule that forbade all commands."""
+    """A cycle that is over: what each stage took in seconds, its error, and the rule that forbade all commands.
+
+    read: whether the cluster could be read.
+    """
 
     id: int
     started: float
     seconds: Mapping[str, float]
     error: str
     frozen: str
+    read: bool
 
 
 class EndedOperation(NamedTuple):
@@ -93,7 +97,8 @@ def held_gpus(ledger: LedgerFile) -> list[HeldGPUs]:
 
 
 _CYCLES = """
-SELECT id, started, seconds, error, coalesce(frozen, '') AS frozen FROM cycles WHERE id > ? AND id <= ? ORDER BY id
+SELECT id, started, seconds, error, coalesce(frozen, '') AS frozen, jobs IS NOT NULL AS read
+FROM cycles WHERE id > ? AND id <= ? ORDER BY id
 """
 _COMMANDS = "SELECT verb, status, count(*) FROM commands WHERE cycle > ? AND cycle <= ? GROUP BY verb, status"
 _ENDED_OPERATIONS = """

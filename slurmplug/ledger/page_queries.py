@@ -1,12 +1,15 @@
-"""What the web pages read from the ledger, beside the reports: jobs by node and time, the load, the stops.
+"""What the web pages read from the ledger, beside the reports: jobs by node and time, the load, who waits,
+the stops.
 
 `owner` is the uid of whose jobs are read, None for everybody's. All functions raise `LedgerError` where the ledger
 cannot be read.
 """
 
+import json
 from typing import NamedTuple
 
 from slurmplug.ledger.database import LedgerFile
+from slurmplug.ledger.selection import WAITING
 
 
 class Load(NamedTuple):
@@ -25,6 +28,24 @@ class Stop(NamedTuple):
     rule: str
     done: bool
     overload: bool
+
+
+class Waiting(NamedTuple):
+    """The waiting jobs of a user in an account, the elements of arrays among them, and the GPUs that they request.
+
+    since: when the one that waits the longest became eligible; None where none is eligible.
+    """
+
+    user: str
+    account: str
+    jobs: int
+    gpus: int
+    since: float | None
+
+
+def waiting(ledger: LedgerFile, now: float, owner: int | None) -> list[Waiting]:
+    """Who waits, the user who requests the most GPUs first."""
+    return [Waiting(*row) for row in ledger.tuples(_WAITING, now, json.dumps(sorted(WAITING)), owner, owner)]
 
 
 def loads(ledger: LedgerFile, start: float, end: float, parts: int) -> list[Load]:
@@ -50,6 +71,13 @@ def predicted(ledger: LedgerFile, owner: int | None, most: int) -> list[int]:
     return [row for (row,) in ledger.tuples(_PREDICTED, owner, owner, most)]
 
 
+_WAITING = """
+SELECT coalesce(user, ''), coalesce(account, ''),
+    sum(max(1, elements)), sum(coalesce(gpus, 0) * max(1, elements)) AS wanted,
+    min(CASE WHEN eligible <= ? THEN max(submit, eligible) END)
+FROM jobs WHERE ended = 0 AND state IN (SELECT value FROM json_each(?)) AND (? IS NULL OR uid = ?)
+GROUP BY user, account ORDER BY wanted DESC, user, account
+"""
 _LOADS = """
 SELECT CAST((started - ?) / ? AS INTEGER) AS part, avg(pending), avg(running) FROM cycles
 WHERE started >= ? AND started < ? AND jobs IS NOT NULL GROUP BY part ORDER BY part

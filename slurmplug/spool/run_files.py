@@ -116,15 +116,25 @@ class Names:
         return names
 
 
-def remove_reports(spool: Path, jobs: Container[int], uids: Container[int]) -> int:
-    """Remove the report files of these jobs that are of these users; returns how many. Raises OSError."""
-    removed = 0
+def remove_reports(spool: Path, jobs: Container[int], uids: Container[int]) -> tuple[int, Counter[str]]:
+    """Remove the report files of these jobs that are of these users.
+
+    Returns how many, and how many of them could not be removed, by the reason. Raises OSError.
+    """
+    removed, kept = 0, Counter[str]()
     with opened_folder(spool / REPORTS) as folder:
         for name, run in list(names_in(folder, REPORT_NAME)):
-            if run.job_id in jobs and os.stat(name, dir_fd=folder, follow_symlinks=False).st_uid in uids:
-                os.unlink(name, dir_fd=folder)
-                removed += 1
-    return removed
+            if run.job_id not in jobs:
+                continue
+            try:
+                if os.stat(name, dir_fd=folder, follow_symlinks=False).st_uid in uids:
+                    os.unlink(name, dir_fd=folder)
+                    removed += 1
+            except FileNotFoundError:
+                continue  # removed by someone else
+            except OSError as error:
+                kept[reason_of(error)] += 1
+    return removed, kept
 
 
 def _remove(folder: int, name: str, run: RunId | None, until: float, counts: FaultCounts) -> None:

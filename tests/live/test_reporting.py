@@ -17,7 +17,8 @@ from slurmplug.spool.report_files import NewReports, ReportReader
 from slurmplug.spool.report_lines import fold
 from slurmplug.spool.requests import RequestKind, Requests
 from slurmplug.spool.values import Points, RunId, SpoolFault
-from tests.live.live_site import start_again
+from tests.live.daemon_process import SLURMPLUG
+from tests.live.live_site import fresh_site, start_again
 
 TEMPLATES = Path(__file__).parents[2] / "sbatch_templates"
 USER, OTHER = "games", "news"
@@ -71,6 +72,31 @@ def submit(cluster: Sandbox, name: str) -> int:
 
 def script(code: str, before: str = "") -> str:
     return f"#!/bin/sh\n{before}\n{sys.executable} - <<'EOF'\n{code}\nEOF\n"
+
+
+LOGGED = """#!/bin/sh
+#SBATCH --requeue --open-mode=append
+#PLUG --max-iterations=900 --checkpoint=USR1:steps@30
+srun {run} run --csv metrics.csv --pattern 'saved epoch (?P<checkpoint>[0-9]+)' -- {python} -u -c '
+import os, signal, time
+asked = []
+signal.signal(signal.SIGUSR1, lambda *_: asked.append(True))
+saved = int(open("saved").read()) if os.path.exists("saved") else 0
+print("training from epoch", saved + 1)
+with open("metrics.csv", "a") as log:
+    if not saved:
+        print("epoch,loss", file=log, flush=True)
+    for epoch in range(saved + 1, 901):
+        time.sleep(0.2)
+        print(f"{{epoch}},{{1 / epoch}}", file=log, flush=True)
+        if asked:
+            asked.clear()
+            with open("saved", "w") as file:
+                file.write(str(epoch))
+            print("saved epoch", epoch)
+'
+"""
+"""A program that knows nothing of slurmplug: it logs in a CSV file, and saves between epochs after a signal."""
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -149,3 +175,18 @@ def test_elements_of_an_array_and_steps_report_as_their_own_job(cluster: Sandbox
     cluster.wait(ended, 60, "the array to end")
     rows = [points(cluster, RunId(job, 0)) for job in (first, first + 1)]
     assert sorted(each.quantities["loss"].tolist() for each in rows) == [[3], [4]]
+
+
+def test_a_program_that_logs_in_a_csv_file_is_moved_by_its_own_checkpoints(cluster: Sandbox, tmp_path: Path) -> None:
+    with fresh_site(cluster, tmp_path) as site:
+        user = cluster.researchers[0]
+        folder = cluster.home(user) / cluster.run(user, ["mktemp", "-d", "logged-XXXXXX"]).stdout.strip()
+        job = site.trains(LOGGED.format(run=SLURMPLUG, python=sys.executable), f"--chdir={folder}")
+        node = cluster.job(job)["NodeList"]
+        site.wants(job, kind="migrate")
+        assert site.until_over(job) == "done"
+        assert cluster.job(job)["NodeList"] != node
+        saved = int((folder / "saved").read_text())
+        [output] = folder.glob("slurm-*.out")
+        assert f"training from epoch {saved + 1}\n" in output.read_text()
+        cluster.run(user, ["scancel", str(job)])

@@ -2,7 +2,7 @@
 
 import re
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -92,6 +92,9 @@ class QueueReader:
     def read(self, text: str, now: float) -> Queue:
         """The jobs that `squeue --array --Format` lists.
 
+        In a federation, slurmctld takes the id from a job of another member once that runs elsewhere. Such a job gets
+        the id with which it was listed before; one that never was is left out.
+
         now: seconds since the epoch when squeue was started, by the clock that it subtracts starts from.
 
         Raises:
@@ -103,6 +106,9 @@ class QueueReader:
         parts = [record.split(separator, len(VOLATILE_FIELDS)) for record in records]
         if any(len(part) <= len(VOLATILE_FIELDS) for part in parts):
             raise ReadFailed(f"squeue answers a record that has not {len(JOB_FIELDS)} fields")
+        if without_id := [part for part in parts if part[-1].startswith(f"{_NO_VAL}{separator}")]:
+            parts = [part for part in parts if not part[-1].startswith(f"{_NO_VAL}{separator}")]
+            parts += self._with_earlier_ids(without_id, {_job_id(part[-1], separator) for part in parts})
         *volatile, stable = zip(*parts, strict=True) if parts else [()] * (len(VOLATILE_FIELDS) + 1)
         rows = dict(zip(stable, range(len(stable)), strict=True))
         if len(rows) < len(stable):
@@ -118,6 +124,27 @@ class QueueReader:
         found = _queue(columns, dict(zip(VOLATILE_FIELDS, volatile, strict=True)), now)
         self._rows, self._columns = rows, columns
         return found
+
+    def _with_earlier_ids(self, records: Sequence[list[str]], listed: Collection[str]) -> Iterator[list[str]]:
+        """Those of the records that are of jobs which were listed before and now are not, with their ids."""
+        separator = self._separators.field
+        gone: defaultdict[tuple[str, ...], list[str]] = defaultdict(list)
+        for stable in self._rows:
+            if (job_id := _job_id(stable, separator)) not in listed:
+                gone[_kept_in_federation(stable, separator)].append(job_id)
+        for *volatile, stable in records:
+            if ids := gone[_kept_in_federation(stable, separator)]:
+                yield [*volatile, ids.pop() + stable.removeprefix(str(_NO_VAL))]
+
+
+def _job_id(stable: str, separator: str) -> str:
+    return stable.partition(separator)[0]
+
+
+def _kept_in_federation(stable: str, separator: str) -> tuple[str, ...]:
+    """What a job keeps that has lost its id."""
+    fields = stable.split(separator)
+    return tuple(fields[_STABLE_FIELDS.index(name)] for name in ("UserID", "SubmitTime", "Name"))
 
 
 def queue(text: str, separators: Separators, now: float) -> Queue:

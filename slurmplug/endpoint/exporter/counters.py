@@ -19,6 +19,8 @@ STAGE_SECONDS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 
 ERROR_RATIOS = (0.02, 0.05, 0.1, 0.2, 0.35, 0.5, 0.75, 1.0, 2.0, 5.0, 10.0)
 RESULTS = ("done", "frozen", "failed")
 """of cycles"""
+ERRORS = ("cluster", "policy")
+"""of cycles that failed: the cluster could not be read; the policy failed, or was not followed"""
 STATUSES = ("done", "refused", "put off", "unknown")
 """of commands"""
 QUANTITIES = ("run_time", "final_value")
@@ -34,6 +36,12 @@ class Counters:
             "slurmplug_cycles",
             "Cycles that are over, by how: done, frozen (no commands), failed",
             ["result"],
+            registry=None,
+        )
+        self._cycle_errors = Counter(
+            "slurmplug_cycle_errors",
+            "Cycles that failed, by why: the cluster could not be read; the policy failed or was not followed",
+            ["kind"],
             registry=None,
         )
         self._stages = Histogram(
@@ -91,6 +99,8 @@ class Counters:
         """Create the expected counters at 0: `increase` does not see a counter that begins at 1."""
         for result in RESULTS:
             self._cycles.labels(result)
+        for kind in ERRORS:
+            self._cycle_errors.labels(kind)
         for status in STATUSES:
             self._commands.labels("update", status)
         for rule in STOP_RULES:
@@ -105,6 +115,7 @@ class Counters:
     def _all(self) -> Sequence[MetricWrapperBase]:
         return (
             self._cycles,
+            self._cycle_errors,
             self._stages,
             self._commands,
             self._operations,
@@ -142,6 +153,8 @@ class Counters:
         for cycle in metric_queries.cycles_between(ledger, after, until):
             result = "failed" if cycle.error else "frozen" if cycle.frozen else "done"
             self._cycles.labels(result).inc()
+            if cycle.error:
+                self._cycle_errors.labels("policy" if cycle.read else "cluster").inc()
             for stage, seconds in cycle.seconds.items():
                 self._stages.labels(stage).observe(seconds)
         for (verb, status), count in metric_queries.command_counts(ledger, after, until).items():

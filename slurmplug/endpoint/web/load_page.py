@@ -1,4 +1,4 @@
-"""The page of the load: pending and running jobs, when the cluster was overloaded, and the stops."""
+"""The page of the load: pending and running jobs, who waits, when the cluster was overloaded, and the stops."""
 
 from collections import Counter
 from typing import Any
@@ -23,10 +23,12 @@ def values(ledger: LedgerFile, viewer: Viewer, window: Window) -> dict[str, Any]
     """What the page shows."""
     found = page_queries.loads(ledger, window.start, window.end, PARTS)
     spans = overloads.between(ledger, window.start, window.end)
-    stops = page_queries.stops(ledger, window.start, window.end, None if viewer.sees_all else viewer.uid)
+    owner = None if viewer.sees_all else viewer.uid
+    stops = page_queries.stops(ledger, window.start, window.end, owner)
     return {
         "load": _load(found, spans, window) if found else None,
         "stop_chart": _stops(stops, window) if stops else None,
+        "waiting": page_queries.waiting(ledger, window.end, owner),
         "spans": spans,
         "overloaded_seconds": sum(min(last, window.end) - max(began, window.start) for began, last in spans),
         "stops": sorted(Counter((each.rule, each.done, each.overload) for each in stops).items()),

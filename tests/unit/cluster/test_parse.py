@@ -62,6 +62,26 @@ def jobs(queue: Queue) -> RowsByName:
     return lambda name: [row(rows, at) for at in order.tolist() if rows.name[at].startswith(name)]
 
 
+def test_jobs_that_another_member_of_a_federation_runs_keep_the_ids_that_they_had() -> None:
+    """slurmctld takes their ids from them."""
+    revoked = {"JobID": "4294967294", "ArrayJobID": "4294967294", "State": "REVOKED"}
+    theirs = {"Name": "theirs", "SubmitTime": "1795249518"}
+    reader = parse.QueueReader(SEPARATORS)
+    reader.read(squeue(*({**theirs, "JobID": f"6710886{n}"} for n in range(5, 8)), {"JobID": "67108864"}), NOW)
+    now = squeue(revoked, {"JobID": "67108864"}, revoked | theirs, {**theirs, "JobID": "67108866"}, revoked | theirs)
+    for _ in range(2):
+        rows = reader.read(now, NOW).rows
+        states = dict(zip(rows.job_id.tolist(), rows.state.tolist(), strict=True))
+        assert states == {67108864: "PENDING", 67108866: "PENDING", 67108865: "REVOKED", 67108867: "REVOKED"}
+    assert reader.read(squeue({"JobID": "67108864"}), NOW).rows.job_id.tolist() == [67108864]
+
+
+def test_such_jobs_that_were_never_listed_are_left_out() -> None:
+    revoked = {"JobID": "4294967294", "ArrayJobID": "4294967294", "State": "REVOKED"}
+    rows = parse.queue(squeue(revoked, {"JobID": "7"}, revoked, {**revoked, "Name": "another"}), SEPARATORS, NOW).rows
+    assert rows.job_id.tolist() == [7]
+
+
 # --- recorded queues ------------------------------------------------------------------------------------------------
 
 

@@ -10,6 +10,7 @@ import pytest
 
 from slurmplug.cluster import pyslurm_process
 from slurmplug.cluster.pyslurm_process import Proof
+from slurmplug.cluster.site_client import parse_federation_siblings
 from slurmplug.config.schema import Config, Modes
 from slurmplug.doctor import facts as doctor_facts
 from slurmplug.doctor.checks import ALL_ACTIONS, Facts, Finding, PathStatus, blocked_actions, restrict_modes, run_checks
@@ -111,6 +112,10 @@ BY_PRIORITY = frozenset({"rank", "resize", "migrate"})
         (site(SLURM_VERSION="27.05.0"), "version", "note", "observe first", frozenset()),
         (site(SLURM_VERSION=""), "version", "note", "scontrol version", frozenset()),
         (site(PriorityType="priority/basic"), "priority", "wrong", "priority/multifactor", BY_PRIORITY),
+        (
+            replace(HEALTHY, siblings=("east", "west")),
+            "federation", "wrong", "systemctl reload slurmplugd", BY_PRIORITY | {"preempt", "admit"},
+        ),
         (site(PriorityWeightAge="0"), "priority", "note", "PriorityWeightFairShare=1000", frozenset()),
         (replace(HEALTHY, admin_level=""), "rights", "wrong", "sacctmgr -i add user slurmplug", ALL_ACTIONS),
         (replace(HEALTHY, admin_level="None"), "rights", "wrong", "sacctmgr -i modify user slurmplug", ALL_ACTIONS),
@@ -165,6 +170,16 @@ def test_what_is_missing_is_named_with_how_to_fix_it(
     assert (finding.level, finding.blocks) == (level, blocks)
     assert fix in finding.fix
     assert finding.message
+
+
+def test_the_other_members_of_a_federation_are_read() -> None:
+    text = (
+        "Federation: fed\nSelf:       east:127.0.0.1:31524 ID:1 FedState:ACTIVE Features:\n"
+        "Sibling:    west:127.0.0.1:18660 ID:2 FedState:ACTIVE Features: PersistConnSend/Recv:Yes/Yes Synced:Yes\n"
+        "Sibling:    gone::0 ID:3 FedState:ACTIVE Features: PersistConnSend/Recv:No/No Synced:No\n"
+    )
+    assert parse_federation_siblings(text) == ("west", "gone")
+    assert parse_federation_siblings("There are no federations.\n") == ()
 
 
 def test_slurm_that_does_not_answer_leaves_the_paths_to_be_checked() -> None:

@@ -78,5 +78,29 @@ def test_the_report_files_of_these_jobs_go_too_if_they_are_that_users(site: Site
     assert sorted(path.name for path in reports.iterdir()) == ["3.0.aa.jsonl", "4.0.jsonl"]
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root has a file to give away")
+def test_what_cannot_be_removed_or_vanishes_meanwhile_keeps_nothing_else(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    forget(site, "nobody else", code=1)
+    reports, stat = site.path.parent / "spool" / "reports", os.stat
+    (reports / "3.0.aa.jsonl" / "full").mkdir(parents=True)
+    for name in ("3.0.ab.jsonl", "3.0.ac.jsonl"):
+        (reports / name).touch()
+    for path in reports.iterdir():
+        os.chown(path, 1003, 1003)
+
+    def vanishing(name: str, *, dir_fd: int | None = None, follow_symlinks: bool = True) -> os.stat_result:
+        if name == "3.0.ab.jsonl":
+            (reports / name).unlink(missing_ok=True)
+        return stat(name, dir_fd=dir_fd, follow_symlinks=follow_symlinks)
+
+    monkeypatch.setattr(os, "stat", vanishing)
+    output = forget(site, "eve")
+    assert "forgotten: 1 jobs, 1 report files" in output
+    assert f"not removed: 1 of {reports} (Is a directory)" in output
+    assert [path.name for path in reports.iterdir()] == ["3.0.aa.jsonl"]
+
+
 def test_a_user_without_jobs_is_named(site: Site) -> None:
     assert "Invalid user id: mallory" in forget(site, "mallory", code=1)

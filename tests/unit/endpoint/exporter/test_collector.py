@@ -88,7 +88,22 @@ def test_a_cycle_that_failed_is_counted_as_such(site: Site) -> None:
     site.cluster.reachable = False
     site.cluster.time += 60
     site.scheduler.run()
-    assert scraped()['cycles_total{result="failed"}'] == 1
+    now = scraped()
+    assert now['cycles_total{result="failed"}'] == 1
+    assert (now['cycle_errors_total{kind="cluster"}'], now['cycle_errors_total{kind="policy"}']) == (1, 0)
+
+
+def test_a_policy_that_fails_is_another_kind_of_error(tmp_path: Path) -> None:
+    def fails(snapshot: Snapshot) -> Plan:
+        raise ValueError("no plan")
+
+    with Site(tmp_path, Planned(fails)) as site:
+        scraped = Scraped(site)
+        scraped()
+        site.cycle()
+        now = scraped()
+        assert now['cycles_total{result="failed"}'] == 1
+        assert (now['cycle_errors_total{kind="cluster"}'], now['cycle_errors_total{kind="policy"}']) == (0, 1)
 
 
 def test_writes_are_counted_by_outcome(site: Site) -> None:

@@ -124,6 +124,34 @@ class TestJob:
         assert "slurmplug knows no job 77" in response.text or "Bad job specified" in response.text
 
 
+class TestWhoWaits:
+    def test_is_each_user_with_waiting_jobs_their_gpus_and_the_longest_wait(self, web: WebSite) -> None:
+        cluster = web.site.cluster
+        cluster.submit(uid=BOB, user="bob", gpus=4, elements=3)
+        cluster.submit(uid=BOB, user="bob", gpus=2, eligible=cluster.time + 3_600.0)
+        cluster.time += 600.0
+        web.site.cycle()
+        rows = waiting(web.page("/load"))
+        assert [(user, jobs, gpus) for user, _, jobs, gpus, _ in rows] == [("bob", "5", "15"), ("ada", "1", "1")]
+        assert all(wait.startswith("00:1") for *_, wait in rows)
+
+    def test_is_only_the_asker_where_slurm_hides_jobs(self, private: WebSite) -> None:
+        assert [row[0] for row in waiting(private.page("/load", "ada"))] == ["ada"]
+        assert [row[0] for row in waiting(private.page("/load", "op"))] == ["ada", "bob"]
+        assert waiting(private.page("/load")) == []
+
+    def test_is_nobody_where_all_jobs_run(self, tmp_path: Path) -> None:
+        with visited(tmp_path) as web:
+            web.site.cycle()
+            assert "No job is waiting." in web.page("/load")
+
+
+def waiting(page: str) -> list[list[str]]:
+    """The cells of the table of who waits."""
+    table = page.partition("<h2>Who waits</h2>")[2].partition("</section>")[0]
+    return [re.findall(r"<td>(.*?)</td>", row) for row in re.findall(r"<tr>(<td>.*?)</tr>", table)]
+
+
 class TestWhoSeesWhat:
     def test_where_slurm_hides_jobs_nothing_of_anothers_is_in_any_page(self, private: WebSite) -> None:
         for path in PAGES[:2]:
