@@ -44,8 +44,11 @@ def test_factors_and_usage_are_those_of_sshare(
     for user, account, shares in USERS:
         accounting(cluster, "add", "user", users[user], f"account={account}", f"fairshare={shares}")
     script = "#!/bin/sh\n#SBATCH --mem=200 --time=5 --output=/dev/null\nexec sleep {}\n"
-    for user, account, gpus, seconds in JOBS:
-        job = cluster.sbatch(users[user], script.format(seconds), f"--account={account}", f"--gres=gpu:{gpus}")
+    submitted = [
+        cluster.sbatch(users[user], script.format(seconds), f"--account={account}", f"--gres=gpu:{gpus}")
+        for user, account, gpus, seconds in JOBS
+    ]
+    for job in submitted:
         cluster.wait_job(job, "COMPLETED", 120)
     by_assoc = {Assoc(each["Account"], each["User"], each["Partition"]): each for each in counted(cluster)}
     usage = {assoc: float(each["RawUsage"]) for assoc, each in by_assoc.items()}
@@ -89,7 +92,7 @@ def counted(cluster: Sandbox) -> list[dict[str, str]]:
 
     def all_counted() -> list[dict[str, str]]:
         rows = sshare(cluster)
-        return rows if sum(float(row["NormUsage"]) > 0 for row in rows) == len(JOBS) else []
+        return rows if sum(float(row["NormUsage"] or 0) > 0 for row in rows) == len(JOBS) else []
 
     return cluster.wait(all_counted, 200, "factors by the usage of all jobs")
 
