@@ -276,6 +276,7 @@ class Intake:
         if job_id not in self._last_listed:
             seen = self._before is not None and bool(np.any(self._before[1].job_id == job_id))
             self._last_listed[job_id] = self._before[0] if self._before and seen else now
+        self._last_listed[job_id] = min(self._last_listed[job_id], now)  # of a clock that was ahead
         return self._last_listed[job_id]
 
     def _first_site_factor(self, facts: JobFacts, fold: Fold) -> SiteFactor:

@@ -4,7 +4,6 @@ import json
 import re
 import shutil
 import signal
-import socket
 import subprocess
 import urllib.parse
 import urllib.request
@@ -17,6 +16,7 @@ import pytest
 
 from slurmplug.sandbox import Sandbox
 from tests.live.daemon_process import DaemonProcess, daemon_beside, training
+from tests.live.login_node import free_port
 
 SITE = Path(__file__).parents[2] / "site_config"
 RULES = SITE / "prometheus.rules.yml"
@@ -27,12 +27,6 @@ COMPARISON = re.compile(r" (==|>=|<=|>|<) ")
 def daemon(cluster: Sandbox) -> Iterator[DaemonProcess]:
     with daemon_beside(cluster) as one:
         yield one
-
-
-def free_port() -> int:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return int(free.getsockname()[1])
 
 
 class Prometheus:

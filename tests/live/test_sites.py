@@ -110,8 +110,15 @@ def test_a_partition_gets_another_name_while_jobs_wait_in_it(cluster: Sandbox, d
         cluster.run("root", ["scontrol", "reconfigure"], check=False)
 
 
+def is_type(cluster: Sandbox, kind: str) -> bool:
+    """Whether slurmctld has GPUs of that type alone, on nodes that are up."""
+    shown = cluster.run("root", ["sinfo", "-h", "-N", "-o", "%T %G"]).stdout.split("\n")
+    return all(f"gpu:{kind}:4" in line and line.startswith("idle") for line in shown if line)
+
+
 def test_the_gpus_of_a_node_become_another_type(cluster: Sandbox, daemon: DaemonProcess) -> None:
-    """The job there runs on; 25.11 requeues it, and it waits for a type that no node has."""
+    """The job there runs on; 25.11 requeues it, and it waits for a type that no node has. After another start without
+    jobs, slurmctld has the new type."""
     user = cluster.researchers[0]
     conf, gres = cluster.layout.slurm_conf, cluster.layout.slurm_conf.with_name("gres.conf")
     daemon.start()
@@ -131,9 +138,18 @@ def test_the_gpus_of_a_node_become_another_type(cluster: Sandbox, daemon: Daemon
         ran = "RUNNING" if chosen.release() < (25, 11) else "PENDING"
         assert [row["state"] for row in states] == [ran, "PENDING"]
         assert not errors(daemon)
+        cluster.run("root", ["scancel", str(runs), str(typed)])
+        cluster.restart("slurmctld")
+        cluster.wait(lambda: is_type(cluster, "h100"), 60, "the new type")
+        new = cluster.sbatch(user, SLEEP.format("h100:2", 1))
+        cluster.wait_job(new, "RUNNING")
+        daemon.pass_cycles(2)
+        assert daemon.query("SELECT gpu_type FROM jobs WHERE job_id = ?", new) == [{"gpu_type": "h100"}]
+        assert "Traceback" not in daemon.log.read_text()
     finally:
         for path, text in zip((conf, gres), before, strict=True):
             path.write_text(text)
-        cluster.run("root", ["scontrol", "reconfigure"], check=False)
+        cluster.run("root", ["scancel", f"--user={user}"])
+        cluster.restart("slurmctld")
         for name in ("n1", "n2"):
             cluster.restart(name)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from slurmplug.intake.intake import ENDING_TIMEOUT
 from slurmplug.ledger.budgets import INPUTS_EVERY
 from tests.ledgers import Site
 
@@ -62,6 +63,26 @@ def test_the_failures_of_that_time_keep_the_breaker_open_no_longer_than_others(t
             assert frozen.rule == "breaker"
         site.cluster.refuse = frozenset()
         assert site.cluster.asked(reaches_its_target(site))
+
+
+def test_jobs_that_vanished_at_that_time_freeze_cycles_no_longer_than_others(tmp_path: Path) -> None:
+    """slurmdbd does not tell how they ended."""
+    with Site(tmp_path) as site:
+        site.cluster.time += MONTH
+        for _ in range(40):
+            site.cluster.submit()
+        site.cycle()
+        for job in list(site.cluster.jobs)[:35]:
+            site.cluster.purge(job)
+        site.cluster.accounting.clear()
+        site.cluster.time -= MONTH
+        site.cycle()
+        frozen = site.cycle().verdict.frozen
+        assert frozen is not None
+        assert frozen.rule == "partial snapshot"
+        assert site.cycle(6).verdict.frozen is None
+        site.cycle(seconds=ENDING_TIMEOUT)
+        assert site.ledger.value("SELECT count(*) FROM jobs WHERE state = 'UNKNOWN'") == 35
 
 
 def test_the_inputs_of_cycles_are_kept_on(tmp_path: Path) -> None:
