@@ -11,7 +11,6 @@ import argparse
 import json
 import random
 import signal
-import socket
 import sys
 import time
 from collections import Counter
@@ -27,6 +26,7 @@ from scipy import stats
 from slurmplug.sandbox import ClusterSpec, Sandbox
 from slurmplug.sandbox.errors import CommandFailed
 from tests.live.daemon_process import SLURMPLUG, DaemonProcess, daemon_beside
+from tests.live.login_node import LoginNode
 
 ALIVE = 40
 """jobs that wait or run at any time"""
@@ -51,7 +51,6 @@ logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(mess
 daemon.serve(Path(sys.argv[-1]))
 """
 RETENTION = "keep_days = 2\nkeep_inputs_days = 1\n"
-ENDPOINT = '[endpoint]\nurl = "http://127.0.0.1:{0}"\nmunge_socket = "{1}"\n'
 JOB = """#!/bin/sh
 #SBATCH --job-name={name} --gres=gpu:{gpus} --time=10 --mem=10 --output=/dev/null {options}
 {lines}
@@ -202,25 +201,13 @@ def plot(samples: Sequence[Mapping[str, float]], path: Path) -> None:
     pyplot.close(figure)
 
 
-def login(cluster: Sandbox, port: int) -> Path:
-    """The configuration of users' commands."""
-    path = cluster.folder / "login.toml"
-    path.write_text(
-        f'[slurm]\nconf = "{cluster.layout.slurm_conf}"\n{ENDPOINT.format(port, cluster.layout.munge_socket)}'
-    )
-    return path
-
-
 def run(cluster: Sandbox, seconds: float, seed: int, out: Path) -> list[dict[str, float]]:
     """The daemon beside the cluster for so long."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
     with daemon_beside(cluster) as daemon:
+        login = LoginNode(cluster)
         daemon.program = (sys.executable, "-c", DAEMON)
-        endpoint = ENDPOINT.format(port, cluster.layout.munge_socket)
-        daemon.start(f'{RETENTION}{endpoint}listen = "127.0.0.1:{port}"\n')  # the first lines go on with [ledger]
-        samples = live(daemon, login(cluster, port), seconds, random.Random(seed), out / "soak.json")
+        daemon.start(RETENTION + login.listen)  # the first lines go on with [ledger]
+        samples = live(daemon, login.config, seconds, random.Random(seed), out / "soak.json")
         (out / "daemon.log").write_text(daemon.log.read_text())
         assert daemon.signal(signal.SIGTERM) == 0
     return samples

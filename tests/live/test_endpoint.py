@@ -1,18 +1,16 @@
 """The endpoint with the real munged and Slurm's own PrivateData."""
 
 import json
-import socket
 import time
 from collections.abc import Iterator
-from pathlib import Path
-from subprocess import CompletedProcess
 
 import pytest
 
 from slurmplug.endpoint import munge
 from slurmplug.errors import EndpointError
 from slurmplug.sandbox import Sandbox
-from tests.live.daemon_process import SLURMPLUG, DaemonProcess, daemon_beside
+from tests.live.daemon_process import DaemonProcess, daemon_beside
+from tests.live.login_node import LoginNode
 
 WAITING = "#!/bin/sh\n#SBATCH --gres=gpu:4\n#PLUG --urgency={}\nsleep 600\n"
 
@@ -23,14 +21,6 @@ def daemon(cluster: Sandbox) -> Iterator[DaemonProcess]:
         yield one
 
 
-def login(cluster: Sandbox, endpoint: str) -> Path:
-    """A login node's configuration: it names no ledger that is there."""
-    file = cluster.folder / "login.toml"
-    file.write_text(f'[ledger]\npath = "/nowhere/ledger.db"\n{endpoint}')
-    file.chmod(0o644)
-    return file
-
-
 def test_users_on_login_nodes_read_their_own_jobs_and_nobody_elses(cluster: Sandbox, daemon: DaemonProcess) -> None:
     ada, bob = cluster.researchers[:2]
     cluster.wait_job(
@@ -39,30 +29,23 @@ def test_users_on_login_nodes_read_their_own_jobs_and_nobody_elses(cluster: Sand
     his = cluster.sbatch(bob, WAITING.format(9), "--job-name=secret")
     time.sleep(1.1)  # Slurm keeps whole seconds: of one second, squeue's order would say who came first
     hers = cluster.sbatch(ada, WAITING.format(2))
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    section = f'[endpoint]\nurl = "http://127.0.0.1:{port}"\nmunge_socket = "{cluster.layout.munge_socket}"\n'
-    config = login(cluster, section)
-    daemon.start(f'{section}listen = "127.0.0.1:{port}"\n', policy="fifo")  # his first, whatever others' jobs taught
+    login = LoginNode(cluster)
+    daemon.start(login.listen, policy="fifo")  # his first, whatever others' jobs taught
     daemon.pass_cycles()
 
-    def ask(user: str, *arguments: str) -> CompletedProcess[str]:
-        return cluster.run(user, [SLURMPLUG, *arguments], env={"SLURMPLUG_CONFIG": str(config)}, check=False)
-
     def seen(user: str, *arguments: str) -> set[int]:
-        return {job["jobidraw"] for job in json.loads(ask(user, *arguments, "--json").stdout)["jobs"]}
+        return {job["jobidraw"] for job in json.loads(login.ask(user, *arguments, "--json").stdout)["jobs"]}
 
     assert seen(ada, "queue") == {hers}
-    all_told = json.loads(ask(ada, "acct", "-a", "--json").stdout)["jobs"]
+    all_told = json.loads(login.ask(ada, "acct", "-a", "--json").stdout)["jobs"]
     assert hers in {job["jobidraw"] for job in all_told}
     assert {job["user"] for job in all_told} == {ada}  # jobs of other tests, too, but nobody else's
     assert seen(bob, "queue") == {his}
     assert {hers, his} <= seen(cluster.operator, "queue")
-    assert "Ahead of it: a job that Slurm does not show you." in ask(ada, "why", str(hers)).stdout
-    assert f"slurmplug knows no job {his}" in ask(ada, "why", str(his)).stderr
-    assert "secret" in ask(bob, "why", str(his)).stdout
-    assert "daemon      alive" in ask(ada, "status").stdout
+    assert "Ahead of it: a job that Slurm does not show you." in login.ask(ada, "why", str(hers)).stdout
+    assert f"slurmplug knows no job {his}" in login.ask(ada, "why", str(his)).stderr
+    assert "secret" in login.ask(bob, "why", str(his)).stdout
+    assert "daemon      alive" in login.ask(ada, "status").stdout
 
 
 NAMES_OTHERS = """
@@ -107,16 +90,12 @@ def test_whatever_a_policy_says_of_others_jobs_is_told_to_those_only_who_see_the
     policy = cluster.folder / "names_others.py"
     policy.write_text(NAMES_OTHERS)
     policy.chmod(0o644)
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    section = f'[endpoint]\nurl = "http://127.0.0.1:{port}"\nmunge_socket = "{cluster.layout.munge_socket}"\n'
-    config = login(cluster, section)
-    daemon.start(f'{section}listen = "127.0.0.1:{port}"\n', policy=f"{policy}:NamesOthers")
+    login = LoginNode(cluster)
+    daemon.start(login.listen, policy=f"{policy}:NamesOthers")
     daemon.pass_cycles()
 
     def ask(user: str, *arguments: str) -> str:
-        return cluster.run(user, [SLURMPLUG, *arguments], env={"SLURMPLUG_CONFIG": str(config)}).stdout
+        return login.ask(user, *arguments).stdout
 
     told = ask(cluster.operator, "why", str(hers))
     assert f"It is preempted by job {his}, whose score of 988 is above its own of 1" in told

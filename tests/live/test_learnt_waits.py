@@ -19,6 +19,7 @@ from slurmplug.reports.waits_by_ledger import WaitsByLedger
 from slurmplug.sandbox import Sandbox
 from slurmplug.sandbox.errors import WaitTimeout
 from tests.live.daemon_process import DaemonProcess, daemon_beside
+from tests.live.login_node import LoginNode
 
 BATCH, MOST_BATCHES = 40, 20
 METHOD_SHOWN = {
@@ -100,7 +101,8 @@ def test_waits_are_learnt_from_jobs_that_waited_and_starts_are_forecast_by_the_b
     running = cluster.sbatch(cluster.researchers[0], UNTIL_TOLD, "--job-name=first")
     cluster.wait_job(running, "RUNNING")
     submit(cluster, 2 * BATCH, draw)
-    daemon.start(policy="fifo")
+    login = LoginNode(cluster)
+    daemon.start(login.listen, policy="fifo")
     cluster.wait(lambda: bool(daemon.query("SELECT at FROM queue_forecast")), 120, "the forecast of the queue")
     told.touch()
     for _ in range(MOST_BATCHES):
@@ -111,11 +113,13 @@ def test_waits_are_learnt_from_jobs_that_waited_and_starts_are_forecast_by_the_b
     assert compared(daemon) >= FEWEST
 
     submit(cluster, BATCH, draw)
-    script = cluster.home(cluster.operator) / "next.sh"
+    user = cluster.researchers[0]
+    script = cluster.home(user) / "next.sh"
     script.write_text(NEXT)
+    script.chmod(0o644)
     before, earlier = time.time(), outcomes(daemon)
-    shown = daemon.command("estimate", str(script))
-    answer = daemon.command("estimate", "--json", str(script))
+    shown = login.ask(user, "estimate", str(script))
+    answer = login.ask(user, "estimate", "--json", str(script))
     assert (shown.returncode, answer.returncode) == (0, 0), shown.stderr + answer.stderr
     best = {earlier.best, outcomes(daemon).best}
     """more than one if it was learnt again meanwhile"""

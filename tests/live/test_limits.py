@@ -1,7 +1,6 @@
 """Limits of QOS on a real Slurm: when jobs that wait for them are told to start, and a replay of how they waited."""
 
 import json
-import socket
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -16,7 +15,8 @@ from slurmplug.commands import main
 from slurmplug.ledger import kept_limits
 from slurmplug.ledger.ledger import Ledger
 from slurmplug.sandbox import ClusterSpec, Sandbox
-from tests.live.daemon_process import SLURMPLUG, DaemonProcess, daemon_beside
+from tests.live.daemon_process import DaemonProcess, daemon_beside
+from tests.live.login_node import LoginNode
 
 LIMIT = 600.0
 UNTIL_TOLD = """#!/bin/sh
@@ -68,15 +68,9 @@ def test_a_job_that_waits_for_a_limit_beside_idle_gpus_starts_when_one_before_it
         cluster.wait_job(job, "RUNNING")
     third = cluster.sbatch(ada, UNTIL_TOLD.format("third"))
     cluster.wait(lambda: cluster.job(third)["Reason"] == "QOSMaxGRESPerUser", 60, "the reason of the third job")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    section = f'[endpoint]\nurl = "http://127.0.0.1:{port}"\nmunge_socket = "{cluster.layout.munge_socket}"\n'
-    login = cluster.folder / "login-limits.toml"
-    login.write_text(f'[ledger]\npath = "/nowhere/ledger.db"\n[slurm]\nconf = "{cluster.layout.slurm_conf}"\n{section}')
-    login.chmod(0o644)
+    login = LoginNode(cluster)
     observe = '[mode]\ndefault = "observe"\n'
-    daemon.start(f'{section}listen = "127.0.0.1:{port}"\n{observe}', policy="fifo")  # which needs no run times
+    daemon.start(login.listen + observe, policy="fifo")  # which needs no run times
     cluster.wait(lambda: bool(daemon.query("SELECT at FROM queue_forecast")), 120, "the forecast of the queue")
     with closing(Ledger(daemon.ledger_path, readonly=True)) as ledger:
         limits = kept_limits.last(ledger)
@@ -97,14 +91,12 @@ def test_a_job_that_waits_for_a_limit_beside_idle_gpus_starts_when_one_before_it
     assert cluster.job(second)["JobState"] == "RUNNING"
 
 
-def estimated(cluster: Sandbox, config: Path, user: str) -> float:
+def estimated(cluster: Sandbox, login: LoginNode, user: str) -> float:
     """The start of another such job of the user."""
     script = cluster.home(user) / "next.sh"
     script.write_text(UNTIL_TOLD.format("never"))
     script.chmod(0o644)
-    shown = cluster.run(
-        user, [SLURMPLUG, "estimate", "--json", str(script)], env={"SLURMPLUG_CONFIG": str(config)}, check=False
-    )
+    shown = login.ask(user, "estimate", "--json", str(script))
     assert shown.returncode == 0, shown.stdout + shown.stderr
     found: dict[str, Any] = json.loads(shown.stdout)
     return float(found["start"]["median"])

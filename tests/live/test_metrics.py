@@ -4,7 +4,6 @@ import json
 import re
 import shutil
 import signal
-import socket
 import subprocess
 import urllib.parse
 import urllib.request
@@ -17,6 +16,7 @@ import pytest
 
 from slurmplug.sandbox import Sandbox
 from tests.live.daemon_process import DaemonProcess, daemon_beside, training
+from tests.live.login_node import free_port
 
 SITE = Path(__file__).parents[2] / "site_config"
 RULES = SITE / "prometheus.rules.yml"
@@ -27,12 +27,6 @@ COMPARISON = re.compile(r" (==|>=|<=|>|<) ")
 def daemon(cluster: Sandbox) -> Iterator[DaemonProcess]:
     with daemon_beside(cluster) as one:
         yield one
-
-
-def free_port() -> int:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return int(free.getsockname()[1])
 
 
 class Prometheus:
@@ -115,7 +109,7 @@ def test_every_panel_and_every_alert_finds_data(cluster: Sandbox, daemon: Daemon
             empty[:] = [each for each in (*panel_queries(), *alert_queries()) if not reader.values(each[1])]
             return not empty
 
-        cluster.wait(all_have_data, 60, f"data of {empty}")
+        cluster.wait(all_have_data, 180, f"data of {empty}")
         stops = reader.values('increase(slurmplug_stops_total{rule="target"}[5m])')
         saved = reader.values('increase(slurmplug_saved_gpu_seconds_total{rule="target"}[5m])')
         assert stops[0] > 0

@@ -1,14 +1,14 @@
 """The daemon's forecast of the queue on a real Slurm: what users are told of it, and how it came."""
 
 import json
-import socket
 from collections.abc import Iterator
 from datetime import datetime
 
 import pytest
 
 from slurmplug.sandbox import Sandbox
-from tests.live.daemon_process import SLURMPLUG, DaemonProcess, daemon_beside
+from tests.live.daemon_process import DaemonProcess, daemon_beside
+from tests.live.login_node import LoginNode
 
 LIMIT = 600.0
 UNTIL_TOLD = """#!/bin/sh
@@ -39,19 +39,13 @@ def test_jobs_start_after_those_that_run_as_users_are_told_and_what_came_is_kept
     cluster.wait_job(running, "RUNNING")
     second = cluster.sbatch(ada, UNTIL_TOLD.format("second"))
     third = cluster.sbatch(ada, UNTIL_TOLD.format("never"))
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    section = f'[endpoint]\nurl = "http://127.0.0.1:{port}"\nmunge_socket = "{cluster.layout.munge_socket}"\n'
-    login = cluster.folder / "login-forecast.toml"
-    login.write_text(f'[ledger]\npath = "/nowhere/ledger.db"\n{section}')
-    login.chmod(0o644)
+    login = LoginNode(cluster)
     observe = '[mode]\ndefault = "observe"\n'
-    daemon.start(f'{section}listen = "127.0.0.1:{port}"\n{observe}', policy="fifo")  # which needs no run times
+    daemon.start(login.listen + observe, policy="fifo")  # which needs no run times
     cluster.wait(lambda: bool(daemon.query("SELECT at FROM queue_forecast")), 120, "the forecast of the queue")
 
     def ask(user: str, *arguments: str) -> str:
-        return cluster.run(user, [SLURMPLUG, *arguments], env={"SLURMPLUG_CONFIG": str(login)}, check=False).stdout
+        return login.ask(user, *arguments).stdout
 
     queue = {job["jobidraw"]: job for job in json.loads(ask(ada, "queue", "--json"))["jobs"]}
     began = time_of(cluster, running, "StartTime")

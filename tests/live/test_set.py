@@ -2,16 +2,15 @@
 
 import json
 import signal
-import socket
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from subprocess import CompletedProcess
 
 import pytest
 
 from slurmplug.sandbox import Sandbox
-from tests.live.daemon_process import SLURMPLUG, DaemonProcess, daemon_beside, site_factors, training
+from tests.live.daemon_process import DaemonProcess, daemon_beside, site_factors, training
+from tests.live.login_node import LoginNode
 
 WAITING = "#!/bin/sh\n#SBATCH --gres=gpu:4 --time=5\n#PLUG --urgency={}\nsleep 600\n"
 
@@ -21,21 +20,13 @@ class Site:
 
     def __init__(self, cluster: Sandbox, daemon: DaemonProcess) -> None:
         self.cluster, self.daemon = cluster, daemon
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            port = free.getsockname()[1]
-        section = f'[endpoint]\nurl = "http://127.0.0.1:{port}"\nmunge_socket = "{cluster.layout.munge_socket}"\n'
-        self.settings = f'{section}listen = "127.0.0.1:{port}"\n'
-        self.login = cluster.folder / "login.toml"
-        self.login.write_text(f'[ledger]\npath = "/nowhere/ledger.db"\n{section}')
-        self.login.chmod(0o644)
+        self.login = LoginNode(cluster)
 
     def start(self) -> None:
-        self.daemon.start(self.settings)
+        self.daemon.start(self.login.listen)
 
-    def ask(self, user: str, *arguments: str, config: Path | None = None) -> CompletedProcess[str]:
-        env = {"SLURMPLUG_CONFIG": str(config or self.login)}
-        return self.cluster.run(user, [SLURMPLUG, *arguments], env=env, check=False)
+    def ask(self, user: str, *arguments: str) -> CompletedProcess[str]:
+        return self.login.ask(user, *arguments)
 
     def rank(self, job: int) -> int | None:
         """None before the cycle that first gave it a priority is recorded, which is after Slurm has that priority."""
@@ -102,7 +93,7 @@ def test_nobody_changes_anothers_job_and_mistakes_are_named(site: Site) -> None:
     alone = site.cluster.folder / "alone.toml"
     alone.write_text('[ledger]\npath = "/nowhere/ledger.db"\n')
     alone.chmod(0o644)
-    assert "endpoint.url is not set" in site.ask(bob, "set", str(his), "--urgency=1", config=alone).stderr
+    assert "endpoint.url is not set" in site.ask(bob, "set", str(his), "--urgency=1", f"--config={alone}").stderr
     site.daemon.pass_cycles()
     assert "Changed" not in site.ask(bob, "why", str(his)).stdout
     by_operator = site.ask(site.cluster.operator, "set", str(his), "--urgency=1")

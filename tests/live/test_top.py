@@ -1,6 +1,5 @@
 """`slurmplug top` beside a real Slurm, as a user, by its keys."""
 
-import socket
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,6 +8,7 @@ import pytest
 
 from slurmplug.sandbox import Sandbox
 from tests.live.daemon_process import DaemonProcess, daemon_beside
+from tests.live.login_node import LoginNode
 
 ROOT = Path(__file__).parents[2]
 TRAINING = """#!/bin/sh
@@ -52,14 +52,9 @@ class Login:
 
     def __init__(self, cluster: Sandbox, daemon: DaemonProcess) -> None:
         self.cluster = cluster
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            port = free.getsockname()[1]
-        section = f'[endpoint]\nurl = "http://127.0.0.1:{port}"\nmunge_socket = "{cluster.layout.munge_socket}"\n'
-        daemon.start(f'{section}listen = "127.0.0.1:{port}"\n', policy="fifo")
-        self.config = cluster.folder / "login.toml"
-        self.config.write_text(f'[ledger]\npath = "/nowhere/ledger.db"\n{section}')
-        self.config.chmod(0o644)
+        login = LoginNode(cluster)
+        daemon.start(login.listen, policy="fifo")
+        self.config = login.config
 
     def drives(self, user: str, *steps: str) -> None:
         """The user presses and types, and waits until the screen shows what it has to."""

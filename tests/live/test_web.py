@@ -1,7 +1,6 @@
 """The web pages beside a real Slurm and the daemon: what Slurm hides from users is hidden there too."""
 
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -10,6 +9,7 @@ import pytest
 
 from slurmplug.sandbox import Sandbox
 from tests.live.daemon_process import SLURMPLUG, DaemonProcess, daemon_beside, training
+from tests.live.login_node import free_port
 
 SOMEBODY = 64_001
 """a uid that is no service's, as those of the sandbox's users may be"""
@@ -51,9 +51,7 @@ class Visited:
 
 @pytest.fixture
 def web(cluster: Sandbox, daemon: DaemonProcess) -> Iterator[Visited]:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = int(free.getsockname()[1])
+    port = free_port()
     daemon.start(f'[web]\nlisten = "127.0.0.1:{port}"\nuser_header = "X-Remote-User"\n', policy="fifo")
     operator = cluster.operator
     become = ["setpriv", f"--reuid={operator}", f"--regid={operator}", "--clear-groups"]

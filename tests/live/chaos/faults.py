@@ -2,7 +2,6 @@
 
 import os
 import signal
-import socket
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -10,6 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 import psutil
+
+from tests.live.login_node import free_port
 
 if TYPE_CHECKING:
     from tests.live.chaos.run import Chaos
@@ -92,9 +93,7 @@ def spool_killed(chaos: "Chaos") -> None:
 def endpoint_killed(chaos: "Chaos") -> None:
     """In a life of the daemon with an endpoint."""
     without = chaos.config.read_text()
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     munge = chaos.cluster.layout.munge_socket
     chaos.config.write_text(f'{without}[endpoint]\nlisten = "127.0.0.1:{port}"\nmunge_socket = "{munge}"\n')
     chaos.begin_again()
