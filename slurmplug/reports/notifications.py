@@ -89,7 +89,7 @@ def due(ledger: LedgerFile, config: Config, now: float) -> list[Notification]:
 
 def _again(tried: Delivery, now: float) -> frozenset[str]:
     """The ways by which a notification is tried again now."""
-    due = tried.again and now - tried.at >= TRY_AGAIN_AFTER[tried.tries - 1]
+    due = tried.again and not 0 <= now - tried.at < TRY_AGAIN_AFTER[tried.tries - 1]
     return tried.again if due else frozenset()
 
 

@@ -109,7 +109,7 @@ def test_every_panel_and_every_alert_finds_data(cluster: Sandbox, daemon: Daemon
             empty[:] = [each for each in (*panel_queries(), *alert_queries()) if not reader.values(each[1])]
             return not empty
 
-        cluster.wait(all_have_data, 60, f"data of {empty}")
+        cluster.wait(all_have_data, 180, f"data of {empty}")
         stops = reader.values('increase(slurmplug_stops_total{rule="target"}[5m])')
         saved = reader.values('increase(slurmplug_saved_gpu_seconds_total{rule="target"}[5m])')
         assert stops[0] > 0

@@ -133,6 +133,18 @@ def test_after_a_clock_that_was_ahead_is_right_again_users_are_told_on(
     assert [each["job"] for each in service.received] == ["1", "2"]
 
 
+def test_what_failed_by_a_clock_that_was_ahead_is_tried_again(
+    daemon: Notifications, site: Site, service: Service
+) -> None:
+    site.cluster.time += 30 * 86_400.0
+    service.status = 503
+    look(daemon, site, posting(service.url))
+    site.cluster.time -= 30 * 86_400.0
+    service.status = 200
+    look(daemon, site, posting(service.url))
+    assert results(site) == [("deadline", "sent")]
+
+
 def test_nothing_is_looked_for_where_none_is_wanted(daemon: Notifications, site: Site) -> None:
     for config in (Config(), posting("http://127.0.0.1:1/", about=[])):
         daemon.after_cycle(config, site.cluster.time)
