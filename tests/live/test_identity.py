@@ -12,6 +12,7 @@ import pytest
 
 from slurmplug.cluster.port import Command
 from slurmplug.sandbox import ClusterSpec, Sandbox
+from slurmplug.spool.report_files import CLOCK_DIFFERENCE
 from tests.live.daemon_process import DaemonProcess, daemon_beside, training
 from tests.live.live_site import LiveSite
 from tests.live.operated import command, look, operated
@@ -33,10 +34,14 @@ def daemon(cluster: Sandbox) -> Iterator[DaemonProcess]:
 
 
 def lose_state(cluster: Sandbox) -> None:
-    """All jobs end, slurmctld does, StateSaveLocation is emptied, and slurmctld begins anew, with the first job id."""
+    """All jobs end, slurmctld does, StateSaveLocation is emptied, and slurmctld begins anew, with the first job id.
+
+    The next jobs start so long after these that no difference of clocks explains it.
+    """
     for user in cluster.researchers:
         cluster.run("root", ["scancel", f"--user={user}"])
     cluster.wait(lambda: not cluster.run("root", ["squeue", "-h"]).stdout, what="the processes of all jobs to end")
+    time.sleep(CLOCK_DIFFERENCE)
     cluster.stop("slurmctld")
     for path in (cluster.folder / "state").iterdir():
         shutil.rmtree(path) if path.is_dir() else path.unlink()
@@ -90,7 +95,6 @@ def test_a_request_to_an_earlier_job_of_the_same_id_stops_nothing(cluster: Sandb
     request = cluster.spool / "requests" / f"{old}.0.stop"
     cluster.wait(request.exists, what="the request")
     stop_daemon_and_lose_state(daemon)
-    time.sleep(5)  # by so much the clocks of a job and of the spool may differ
     assert request.exists()
     assert cluster.sbatch(user, training(gpus=1)) == old
     cluster.wait_job(old, "RUNNING")
