@@ -29,7 +29,8 @@ SAVE_EVERY = 10
 
 def storage_in(folder: Path) -> JournalStorage:
     """A file that all nodes see."""
-    return JournalStorage(JournalFileBackend(str(folder / "study.log")))
+    path = folder.resolve() / "study.log"  # of a relative one, the lock of a killed job would be waited for for good
+    return JournalStorage(JournalFileBackend(str(path)))
 
 
 def fail_trials_of_ended_elements(study: optuna.Study, array: str, folder: Path) -> None:
