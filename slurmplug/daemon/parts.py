@@ -18,7 +18,7 @@ from slurmplug.daemon.signals import Signals
 from slurmplug.daemon.site import SiteExamination
 from slurmplug.daemon.standby import FencedCluster, Standby
 from slurmplug.doctor import facts
-from slurmplug.doctor.checks import PathStatus
+from slurmplug.doctor.values import PathStatus
 from slurmplug.forecasting.forecaster import Forecaster
 from slurmplug.forecasting.run_times import HistoryRunTimes
 from slurmplug.intake.intake import Intake

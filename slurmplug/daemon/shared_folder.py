@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 from slurmplug.doctor import facts
-from slurmplug.doctor.checks import PathStatus
+from slurmplug.doctor.values import PathStatus
 from slurmplug.errors import NotConfirmed
 from slurmplug.processes.worker import Worker
 

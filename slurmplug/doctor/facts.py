@@ -15,7 +15,7 @@ from slurmplug.cluster import pyslurm_process
 from slurmplug.cluster.mail import Mailer
 from slurmplug.cluster.site_client import SiteClient
 from slurmplug.config.schema import Config
-from slurmplug.doctor.checks import Facts, PathStatus
+from slurmplug.doctor.values import Facts, PathStatus
 from slurmplug.errors import ReadFailed
 
 Statuses: TypeAlias = Mapping[Path, PathStatus]

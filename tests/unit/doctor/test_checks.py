@@ -13,7 +13,8 @@ from slurmplug.cluster.pyslurm_process import Proof
 from slurmplug.cluster.site_client import parse_federation_siblings
 from slurmplug.config.schema import Config, Modes
 from slurmplug.doctor import facts as doctor_facts
-from slurmplug.doctor.checks import ALL_ACTIONS, Facts, Finding, PathStatus, blocked_actions, restrict_modes, run_checks
+from slurmplug.doctor.checks import ALL_ACTIONS, Finding, blocked_actions, restrict_modes, run_checks
+from slurmplug.doctor.values import Facts, PathStatus
 from tests.ledgers import run
 
 SETTINGS = {
