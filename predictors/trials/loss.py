@@ -72,7 +72,8 @@ def _score(
             forecast = predictor.predict_many([curve[:n] for n in cuts.tolist()], ahead)
             predicted = forecast.median
             seconds += clock() - start
-            covers.append(coverage(*forecast.quantile(INTERVAL).T, actual))
+            low, high = forecast.quantile(INTERVAL).T
+            covers.append(coverage(low, high, actual))
         by_value.append(relative_error(predicted, actual, actual))
         by_range.append(relative_error(predicted, actual, float(np.ptp(curve))))
         count += len(cuts)
