@@ -90,8 +90,8 @@ def parse_tested(text: str) -> Tested:
     lines = [line.rstrip() for line in text.splitlines()]
     if lines.count(_END) > 1:
         raise UsageError(
-            "a heterogeneous job cannot be estimated as a whole: estimate its components one by one; it starts no sooner "
-            "than the last of them"
+            "a heterogeneous job cannot be estimated as a whole: estimate its components one by one; it starts no "
+            "sooner than the last of them"
         )
     found = next((match for line in lines if (match := _WOULD_START.fullmatch(line))), None)
     if found is None:
