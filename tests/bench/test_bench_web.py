@@ -87,9 +87,7 @@ def multiply(site: Site) -> None:
                 db.execute(sql, given)
         began = db.execute("SELECT min(started) FROM cycles").fetchone()[0]
         cycles = [(-number, began - 60.0 * number, number % 900, number % 70) for number in range(1, CYCLES)]
-        db.executemany(
-            "INSERT INTO cycles (id, started, jobs, pending, running) VALUES (?, ?, 1000, ?, ?)", cycles
-        )
+        db.executemany("INSERT INTO cycles (id, started, jobs, pending, running) VALUES (?, ?, 1000, ?, ?)", cycles)
 
 
 @pytest.fixture(scope="module")
