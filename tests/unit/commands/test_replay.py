@@ -241,6 +241,26 @@ def test_the_past_may_come_from_sacct_itself(true: Path, tmp_path: Path) -> None
     assert {"--allusers", "--allocations", "--duplicates", "--starttime=now-30days"} <= set(called)
 
 
+def test_a_name_with_a_line_break_is_no_job_of_the_past(tmp_path: Path) -> None:
+    """sacct prints a job's name as it is; that of the second job looks like a third one."""
+    program = tmp_path / "sacct"
+    program.write_text(
+        f"#!{sys.executable}\nimport sys\n"
+        "mark = next(each.split('=')[1] for each in sys.argv if each.startswith('--delimiter='))\n"
+        "columns = next(each.split('=')[1] for each in sys.argv if each.startswith('--format=')).split(',')\n"
+        "one = {'JobID': '1', 'User': 'ada', 'Submit': '1000', 'ElapsedRaw': '60', 'AllocTRES': 'gres/gpu=8'}\n"
+        "print(mark.join(columns))\n"
+        "for name in ('train', 'x\\r\\n' + '|'.join(one.get(each, 'y') for each in columns), '\\x1b'):\n"
+        "    print(mark.join({**one, 'JobName': name}.get(each, '') for each in columns))\n"
+    )
+    program.chmod(0o755)
+    config = tmp_path / "slurmplug.toml"
+    config.write_text(f'[slurm]\nbin = "{tmp_path}"\n')
+    result = CliRunner().invoke(main, ["replay", "--since", "now-30days", "--cluster", "1x8", "--config", str(config)])
+    assert result.exit_code == 0, result.output
+    assert "0 of 3 jobs are managed" in result.output
+
+
 def test_a_sacct_that_cannot_be_run_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     def fails(*_: object) -> str:
         raise ReadFailed("sacct exits 1: down")
