@@ -112,5 +112,5 @@ def _not_followed_of_partitions(conf: SiteConf, log: Workload, settings: Simulat
     if conf.settings.partitions and not settings.slurm.partitions:
         yield "nodes and PriorityTier of partitions (the nodes are not those of slurm.conf)"
     if found := strays(log.jobs, parse(settings.cluster), settings.slurm.partitions):
-        listed = ", ".join(f"{name} ({count:,} jobs)" for name, count in found.items())
+        listed = ", ".join(f"{name} ({count:,} job{'s' * (count > 1)})" for name, count in found.items())
         yield f"partitions that are not in slurm.conf or could not hold these jobs, which run on any node: {listed}"
