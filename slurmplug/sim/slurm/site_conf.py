@@ -296,7 +296,7 @@ def _not_followed(conf: _Conf) -> Iterator[str]:
         yield f"SchedulerParameters={','.join(others)}"
     if _backfills(conf) and (reserve := int(_number(parameters, _RESERVE, 0.0))) != 1:
         of = f"the first {reserve} jobs" if reserve else "each job"
-        yield f"starts that backfill reserves for {of} that must wait (only the first has one)"
+        yield f"starts that backfill reserves for {of} that must wait (only the first of each partition has one)"
     if any(each.get("oversubscribe", "").lower().startswith("exclusive") for each in conf.partitions):
         yield "OverSubscribe=EXCLUSIVE (jobs hold parts of nodes)"
     if any("," in tres.types(tres.gpus(each.get("gres", ""))) for each in conf.nodes):

@@ -93,7 +93,7 @@ PartitionName=b Nodes=n2 PriorityTier=5
         "PriorityWeightQOS (the priorities of QOS are in slurmdbd)",
         "limits of QOS and associations",
         "SelectType=select/linear (jobs hold parts of nodes)",
-        "starts that backfill reserves for each job that must wait (only the first has one)",
+        "starts that backfill reserves for each job that must wait (only the first of each partition has one)",
     )
 
 
