@@ -1,12 +1,15 @@
-"""Slurm's host lists, such as `n[1-3,07],login`, expanded into the names of nodes. Pure."""
+"""Slurm's host lists, such as `n[1-3,07],login`, expanded into the names of nodes, and made from them. Pure."""
 
 import re
+from collections.abc import Iterable
+from itertools import groupby
 
 MAX_NODES = 100_000
 """Longer lists are refused: no cluster has so many nodes, and a list of them would fill the memory."""
 _ITEM = re.compile(r"[^,\[\]]+(?:\[[^\[\]]*\][^,\[\]]*)*")
 _PART = re.compile(r"([^\[\]]+)|\[([^\[\]]*)\]")
 _RANGE = re.compile(r"(\d+)(?:-(\d+))?")
+_NUMBERED = re.compile(r"(.*?)(\d{1,18})", re.ASCII)
 
 
 def expand(hostlist: str) -> list[str]:
@@ -27,6 +30,24 @@ def expand(hostlist: str) -> list[str]:
         names += heads
         _require_few(len(names))
     return names
+
+
+def compress(names: Iterable[str]) -> str:
+    """A host list of these names, sorted, in which those that differ in their last number alone are ranges."""
+    items: list[str] = []
+    numbered: dict[tuple[str, int], list[int]] = {}
+    for name in sorted(set(names)):
+        if match := _NUMBERED.fullmatch(name):
+            numbered.setdefault((match[1], len(match[2])), []).append(int(match[2]))
+        else:
+            items.append(name)
+    for (head, digits), numbers in numbered.items():
+        ranges = []
+        for _, run in groupby(enumerate(numbers), lambda each: each[1] - each[0]):
+            together = [number for _, number in run]
+            ranges.append("-".join(f"{number:0{digits}}" for number in dict.fromkeys((together[0], together[-1]))))
+        items.append(f"{head}[{','.join(ranges)}]")
+    return ",".join(items)
 
 
 def _numbers(ranges: str) -> list[str]:

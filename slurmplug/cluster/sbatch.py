@@ -7,6 +7,8 @@ from pathlib import Path
 from subprocess import PIPE
 from typing import NamedTuple
 
+from slurmplug.cluster import parse
+from slurmplug.cluster.port import Reservation
 from slurmplug.cluster.programs import SlurmPrograms, decode
 from slurmplug.errors import ReadFailed, UsageError
 
@@ -37,7 +39,7 @@ class Tested(NamedTuple):
 class NodeGroup(NamedTuple):
     """Nodes of a partition that are alike: their active features, their gres, and their names as a host list.
 
-    default_limit: the partition's time limit of a job that requests none, as sinfo prints it.
+    default_limit: the partition's time limit of a job that requests none, as sinfo prints it. memory: MiB of each.
     """
 
     features: str
@@ -45,6 +47,14 @@ class NodeGroup(NamedTuple):
     default_limit: str
     limit: str
     names: str
+    memory: str
+
+
+class PartitionNodes(NamedTuple):
+    """The nodes of a partition, and the reservations of the cluster that Slurm shows to who asks."""
+
+    groups: Sequence[NodeGroup]
+    reservations: Sequence[Reservation] = ()
 
 
 class SbatchClient(SlurmPrograms):
@@ -63,10 +73,12 @@ class SbatchClient(SlurmPrograms):
         answer = self._run_to_end(argv, PIPE, {**own, "TZ": zone})
         return parse_tested(f"{decode(answer.stdout)}\n{decode(answer.stderr)}")
 
-    def node_groups(self, partition: str) -> list[NodeGroup]:
-        """The nodes of a partition. Raises ReadFailed."""
-        text = self._query("sinfo", "--noheader", f"--partition={partition}", "--format=%b|%G|%L|%l|%N")
-        return [NodeGroup(*fields) for line in text.splitlines() if len(fields := line.split("|")) == 5]
+    def nodes(self, partition: str) -> PartitionNodes:
+        """Those of a partition. Raises ReadFailed."""
+        text = self._query("sinfo", "--noheader", f"--partition={partition}", "--exact", "--format=%b|%G|%L|%l|%N|%m")
+        groups = [NodeGroup(*fields) for line in text.splitlines() if len(fields := line.split("|")) == 6]
+        reservations = self._query("scontrol", "--oneliner", "show", "reservations")
+        return PartitionNodes(groups, parse.reservations(reservations))
 
     def partitions(self) -> list[str]:
         """Those that Slurm shows to who asks. Raises ReadFailed."""
@@ -77,12 +89,15 @@ def parse_tested(text: str) -> Tested:
     """What sbatch -v --test-only printed, its times as SLURM_TIME_FORMAT=%s has them. Raises as `tested`."""
     lines = [line.rstrip() for line in text.splitlines()]
     if lines.count(_END) > 1:
-        raise UsageError("a heterogeneous job cannot be estimated: estimate its components one by one")
+        raise UsageError(
+            "a heterogeneous job cannot be estimated as a whole: estimate its components one by one; it starts no "
+            "sooner than the last of them"
+        )
     found = next((match for line in lines if (match := _WOULD_START.fullmatch(line))), None)
     if found is None:
         refusals = [match[1] for line in lines if (match := _REFUSED.match(line))]
         if refusals:
-            raise UsageError(f"sbatch would refuse this job: {refusals[-1]}")
+            raise UsageError(f"sbatch --test-only refuses this job: {refusals[-1]}")
         raise ReadFailed(f"sbatch --test-only prints nothing that is known of it: {' '.join(lines)[-200:]}")
     if _BEGIN not in lines or _END not in lines:
         raise ReadFailed("sbatch -v does not print its options")

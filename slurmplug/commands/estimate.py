@@ -29,6 +29,6 @@ def estimate(
         found = with_other_partitions(ask(options), options, slurm, ask)
         warn_of_dead_daemon(reports)
     if wants_json:
-        emit([table.to_json({**found.estimate, "slurm": {"start": found.slurm_start}})])
+        emit([table.to_json({**found.estimate, "slurm": {"start": found.slurm_start}, "assumed": found.assumed})])
         return
     emit(found.lines())

@@ -26,18 +26,19 @@ MOST_PARTITIONS = 8
 @dataclass(frozen=True)
 class Expected:
     """estimate: as `Reports.estimate` returns it. slurm_start: when Slurm expects to start the job. now: when that was
-    asked; both in seconds since the epoch."""
+    asked; both in seconds since the epoch. assumed: what is assumed of it, a sentence each."""
 
     estimate: Mapping[str, Any]
     request: "JobRequest"
     slurm_start: float
     now: float
+    assumed: tuple[str, ...] = ()
 
     def lines(self) -> Iterator[str]:
         """For people."""
         from slurmplug.reports import estimate_lines  # noqa: PLC0415  other commands do without
 
-        return estimate_lines.lines(self.estimate, self.request, self.slurm_start, self.now)
+        return estimate_lines.lines(self.estimate, self.request, self.slurm_start, self.now, self.assumed)
 
 
 def head_of(script: Path) -> bytes:
@@ -61,9 +62,10 @@ def expected(script: Path, head: bytes, options: Sequence[str], slurm: SlurmSett
 
     client = SbatchClient(slurm.conf, slurm.bin, slurm.timeout)
     tested = client.tested(script, options)
-    request = batch_script.request_of(script, head, tested, client.node_groups(tested.partition), user_name())
-    now = time.time()
-    return Expected(reports.estimate(request, now), request, tested.start, now)
+    there, now = client.nodes(tested.partition), time.time()
+    request = batch_script.request_of(script, head, tested, there, user=user_name(), now=now)
+    assumed = tuple(batch_script.assumed(tested.options))
+    return Expected(reports.estimate(request, now), request, tested.start, now, assumed)
 
 
 def with_other_partitions(

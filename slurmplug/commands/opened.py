@@ -31,6 +31,7 @@ NOT_YOURS = (
 _WHERE_REPORTS_RUN = (
     "reports run on the controller, as root or in the daemon's group, or on any host with endpoint.url configured"
 )
+_THREADS = "OPENBLAS_NUM_THREADS"
 
 
 @contextmanager
@@ -128,8 +129,9 @@ def _reports(config: Config, ledger_path: Path | None) -> Iterator[Reports]:
 
         yield EndpointReports(config.endpoint)
         return
-    from slurmplug.ledger.database import LedgerFile  # noqa: PLC0415
-    from slurmplug.reports.service import LedgerReports  # noqa: PLC0415
+    with _no_threads_of_numpy():
+        from slurmplug.ledger.database import LedgerFile  # noqa: PLC0415
+        from slurmplug.reports.service import LedgerReports  # noqa: PLC0415
 
     if problem := _read_problem(path):
         raise LedgerError(f"the ledger {path} cannot be opened: {problem}")
@@ -137,6 +139,22 @@ def _reports(config: Config, ledger_path: Path | None) -> Iterator[Reports]:
         ledger = LedgerFile(path, readonly=True)
     with closing(ledger):
         yield LedgerReports(ledger, path, config)
+
+
+@contextmanager
+def _no_threads_of_numpy() -> Iterator[None]:
+    """NumPy that is loaded within starts no threads for linear algebra, of which reports have no use: 0.1 s.
+
+    OpenBLAS reads the variable when it is loaded; no program that the command starts gets it.
+    """
+    if _THREADS in os.environ:
+        yield
+        return
+    os.environ[_THREADS] = "1"
+    try:
+        yield
+    finally:
+        del os.environ[_THREADS]
 
 
 def may_write(path: Path) -> bool:

@@ -84,6 +84,7 @@ class _Estimate(BaseModel):
     cpus: Annotated[int, Field(ge=1, le=1 << 30)] = 1
     memory: Annotated[float, Field(ge=0, le=1e15)] = 0.0
     time_limit: Annotated[float, Field(ge=0, le=1e9)] | None = None
+    begin: Annotated[float, Field(ge=0, le=1e11)] | None = None
     script: Annotated[tuple[Annotated[str, Field(max_length=LINE_BYTES)], ...], Field(max_length=len(TABLE))] = ()
     comment: Annotated[str, Field(max_length=LINE_BYTES)] = ""
 

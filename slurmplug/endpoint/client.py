@@ -56,7 +56,8 @@ class EndpointReports:
 
     def estimate(self, request: "JobRequest", now: float) -> dict[str, Any]:  # noqa: ARG002 the daemon uses its own clock
         """What is to be expected of such a job of this process' user, for `estimate`."""
-        return self._request("estimate", {name: value for name, value in asdict(request).items() if name != "user"})
+        known = {name: value for name, value in asdict(request).items() if name != "user" and value is not None}
+        return self._request("estimate", known)
 
     def status(self, now: float) -> dict[str, Any]:  # noqa: ARG002 the daemon uses its own clock
         """The daemon's status, for `status`."""

@@ -17,7 +17,7 @@ from slurmplug.ledger import codec
 from slurmplug.ledger.rankings import CycleRankings
 from slurmplug.ledger.schema import MIGRATIONS
 from slurmplug.ledger.selection import has_node
-from slurmplug.ledger.sqlite import Database, Row, rows
+from slurmplug.ledger.sqlite import Row, rows
 from slurmplug.ledger.wal_files import WalFiles
 
 BUSY_SECONDS = 10.0
@@ -37,6 +37,8 @@ _log = logging.getLogger(__name__)
 
 class LedgerFile:
     """A SQLite file in WAL mode, or one in memory."""
+
+    db: sqlite3.Connection
 
     def __init__(self, path: Path | None, *, readonly: bool) -> None:
         """As `Ledger`."""
@@ -78,8 +80,8 @@ class LedgerFile:
             return
         log, index = self._wal_files.log(), self._wal_files.index()
         if log == "shrunk":
-            ctypes.pythonapi.Py_IncRef(ctypes.py_object(self.db.conn))  # closing would copy a part of it to the ledger
-            self.db.conn = sqlite3.connect(":memory:")
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(self.db))  # closing would copy a part of it to the ledger
+            self.db = sqlite3.connect(":memory:")
             raise self._lost("truncated")
         if "replaced" in (log, index):
             with self.errors():
@@ -100,8 +102,8 @@ class LedgerFile:
         )
 
     def _open(self, readonly: bool) -> None:
-        self.db = Database(_connected(self._path, readonly))
-        self.db.conn.create_function("has_node", 2, has_node, deterministic=True)
+        self.db = _connected(self._path, readonly)
+        self.db.create_function("has_node", 2, has_node, deterministic=True)
         try:
             self._set_up(readonly)
         except BaseException:
@@ -135,7 +137,7 @@ class LedgerFile:
         with self.errors():
             target = sqlite3.connect(path)
             try:
-                self.db.conn.backup(target)
+                self.db.backup(target)
                 target.execute("PRAGMA journal_mode = DELETE")  # WAL's readers write beside it
             finally:
                 target.close()
@@ -145,7 +147,7 @@ class LedgerFile:
         self.db.execute("PRAGMA wal_checkpoint").fetchall()
 
     def _set_up(self, readonly: bool) -> None:
-        self.db.conn.set_progress_handler(self._is_late, STEPS)
+        self.db.set_progress_handler(self._is_late, STEPS)
         self.db.execute("PRAGMA temp_store = MEMORY")  # wherever temporary files would go may be full, or not writable
         if not readonly:
             self.db.execute("PRAGMA journal_mode = WAL")
@@ -167,8 +169,8 @@ class LedgerFile:
             with self._transaction():
                 if self._version() < number:  # another process may have been quicker
                     for statement in script.split(";\n"):
-                        self.db.conn.execute(statement)
-                    self.db.conn.execute(f"PRAGMA user_version = {number}")
+                        self.db.execute(statement)
+                    self.db.execute(f"PRAGMA user_version = {number}")
 
     def _keep(self, version: int) -> None:
         """A copy from before an upgrade, beside it: the release before cannot read what comes after."""
@@ -201,7 +203,7 @@ class LedgerFile:
         if key:  # itself it is not set again: that would write the row and its indexes anew
             given = ", ".join(f'"{name}" = excluded."{name}"' for name in first if name not in key)
             sql += f" ON CONFLICT ({', '.join(key)}) DO UPDATE SET {given}"
-        self.db.conn.executemany(sql, (tuple(row.values()) for row in chain([first], remaining)))
+        self.db.executemany(sql, (tuple(row.values()) for row in chain([first], remaining)))
 
     def damaged(self, what: object) -> LedgerDamaged:
         """The error of a ledger that holds what cannot be read."""
@@ -215,9 +217,9 @@ class LedgerFile:
             self._begin()
             try:
                 yield
-                self.db.conn.execute("COMMIT")
+                self.db.execute("COMMIT")
             except BaseException:
-                self.db.conn.rollback()
+                self.db.rollback()
                 raise
 
     def _begin(self) -> None:
@@ -225,7 +227,7 @@ class LedgerFile:
         until = time.monotonic() + BUSY_SECONDS
         while True:
             try:
-                self.db.conn.execute("BEGIN IMMEDIATE")
+                self.db.execute("BEGIN IMMEDIATE")
             except sqlite3.OperationalError as error:
                 busy = getattr(error, "sqlite_errorname", "").startswith("SQLITE_BUSY")
                 if not busy or time.monotonic() > min(until, self._until):

@@ -331,7 +331,7 @@ class Ledger(LedgerFile):
 
     def _run(self, sql: str, parameters: Iterable[Sequence[Any]]) -> None:
         """Execute a statement for each of the parameters."""
-        self.db.conn.executemany(sql, parameters)
+        self.db.executemany(sql, parameters)
 
     def _id(self, key: JobKey) -> int:
         """The row of a job."""

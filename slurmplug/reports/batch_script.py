@@ -1,37 +1,53 @@
 """The request of a batch script, from what sbatch prints of it."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from math import ceil
 from pathlib import Path
 
 from slurmplug.cluster import tres
-from slurmplug.cluster.hostlist import expand
-from slurmplug.cluster.sbatch import NodeGroup, Tested
+from slurmplug.cluster.hostlist import compress, expand
+from slurmplug.cluster.port import Reservation
+from slurmplug.cluster.sbatch import NodeGroup, PartitionNodes, Tested
 from slurmplug.cluster.user_answers import duration
+from slurmplug.console.table import printable
 from slurmplug.directives import grammar
-from slurmplug.errors import ReadFailed
+from slurmplug.errors import ReadFailed, UsageError
 from slurmplug.intake.eligibility import satisfies
 from slurmplug.reports.job_request import JobRequest
 
 
-def request_of(script: Path, text: bytes, tested: Tested, groups: Sequence[NodeGroup], user: str) -> JobRequest:
-    """What the job would request. text: of the script, as much as is read; groups: the nodes of its partition.
+def request_of(
+    script: Path, text: bytes, tested: Tested, there: PartitionNodes, *, user: str, now: float
+) -> JobRequest:
+    """What the job would request, if it were submitted now. text: of the script, as much as is read; there: the nodes
+    of its partition.
 
-    Of an array each element is such a job. Raises ReadFailed where what Slurm printed cannot be read.
+    Of an array each element is such a job.
+
+    Raises:
+        ReadFailed: what Slurm printed cannot be read
+        UsageError: its reservation is over, or Slurm does not show it
     """
     options = tested.options
     try:
-        nodes = max(len(expand(tested.nodes)), 1)
-        gpus = _gpus(tested, nodes)
+        would_get = set(expand(tested.nodes))
+        nodes = max(len(would_get), 1)
+        whole = [group for group in there.groups for name in expand(group.names) if name in would_get]
+        gpus = _gpus(tested, nodes, whole)
         count, gpu_type = sum(gpus.values()), tres.types(gpus)
-        memory = _memory(tested, nodes, count)
-        limit = options.get("time") or next((each.default_limit for each in groups), "")
+        suits = [each for each in there.groups if _suits(each, options.get("constraint", ""), gpu_type)]
+        memory = _memory(tested, nodes, count, whole)
+        reserved = _reserved(options, there.reservations, now)
+        begin = max(float(options.get("begin", 0)), reserved.start if reserved else 0.0)
+        names = _open_to_it(suits, there.reservations, reserved, now)
+        limit = options.get("time") or next((each.default_limit for each in there.groups), "")
         if limit in ("", "n/a"):
-            limit = next((each.limit for each in groups), "")
+            limit = next((each.limit for each in there.groups), "")
     except ValueError as error:
         raise ReadFailed(f"what sbatch prints of this script cannot be read: {error}") from error
     return JobRequest(
         user=user,
-        nodes=",".join(each.names for each in groups if _suits(each, options.get("constraint", ""), gpu_type)),
+        nodes=compress(_chosen(names, options, nodes)),
         partition=tested.partition,
         account=options.get("account", ""),
         qos=options.get("qos", ""),
@@ -41,9 +57,23 @@ def request_of(script: Path, text: bytes, tested: Tested, groups: Sequence[NodeG
         cpus=tested.cpus,
         memory=memory,
         time_limit=duration(limit),
+        begin=begin if begin > now else None,
         script=directive_lines(text),
         comment=options.get("comment", "")[: grammar.LINE_BYTES],
     )
+
+
+def assumed(options: Mapping[str, str]) -> Iterator[str]:
+    """What its options say of which an estimate assumes something, a sentence each. options: as in `Tested`."""
+    if "dependency" in options:
+        yield (
+            f"Its dependency {printable(options['dependency'])} is assumed to be fulfilled; until it is, the job does "
+            "not start."
+        )
+    if "hold" in options:
+        yield "It would be held: the times are those of a job that is released at once."
+    if "array" in options:
+        yield "Each element of the array is such a job; the times are those of the first one, as if it were alone."
 
 
 def directive_lines(script: bytes) -> tuple[str, ...]:
@@ -58,21 +88,29 @@ def directive_lines(script: bytes) -> tuple[str, ...]:
     return tuple(found[: len(grammar.TABLE)])
 
 
-def _gpus(tested: Tested, nodes: int) -> dict[str, int]:
-    """The GPUs of the whole job, by type."""
+def _gpus(tested: Tested, nodes: int, whole: Sequence[NodeGroup]) -> dict[str, int]:
+    """The GPUs of the whole job, by type. whole: the group of each node that it would get."""
     options = tested.options
+    if options.get("exclusive") == "exclusive":
+        of_nodes = [tres.gpus(each.gres) for each in whole]
+        return {kind: sum(each.get(kind, 0) for each in of_nodes) for kind in set().union(*of_nodes)}
     tasks = int(options.get("ntasks") or nodes * int(options.get("ntasks-per-node", "1")))
-    for name, times in (("gpus", 1), ("gpus-per-node", nodes), ("gpus-per-task", tasks), ("gres", nodes)):
+    sockets = nodes * int(options.get("sockets-per-node", "1"))
+    of_gres = {"gres": nodes, "tres-per-task": tasks}
+    times = {"gpus": 1, "gpus-per-node": nodes, "gpus-per-task": tasks, "gpus-per-socket": sockets, **of_gres}
+    for name, many in times.items():
         text = options.get(name, "")
-        found = tres.gpus(text if name == "gres" else f"gpu:{text}") if text else {}
+        found = tres.gpus(text if name in of_gres else f"gpu:{text}") if text else {}
         if found:
-            return {kind: count * times for kind, count in found.items()}
-    return {}
+            return {kind: count * many for kind, count in found.items()}
+    return {"": ceil(tasks / int(options["ntasks-per-gpu"]))} if "ntasks-per-gpu" in options else {}
 
 
-def _memory(tested: Tested, nodes: int, gpus: int) -> float:
-    """MiB of the whole job; 0 where it requests none, and has what the site gives it."""
+def _memory(tested: Tested, nodes: int, gpus: int, whole: Sequence[NodeGroup]) -> float:
+    """MiB of the whole job; 0 where it requests none, and has what the site gives it. whole: as of `_gpus`."""
     options = tested.options
+    if options.get("mem", "").rstrip("?") == "0":  # as sbatch prints --mem=0: all memory of each node
+        return sum(float(each.memory) for each in whole)
     for name, times in (("mem", nodes), ("mem-per-cpu", tested.cpus), ("mem-per-gpu", gpus)):
         if name in options:
             return tres.memory(f"mem={options[name]}") * times
@@ -83,3 +121,32 @@ def _suits(group: NodeGroup, constraint: str, gpu_type: str) -> bool:
     features = frozenset(group.features.split(",")) - {"(null)"}
     has = tres.gpus(group.gres)
     return satisfies(constraint, features) and (not gpu_type or not has.keys().isdisjoint(gpu_type.split(",")))
+
+
+def _reserved(options: Mapping[str, str], reservations: Sequence[Reservation], now: float) -> Reservation | None:
+    """The first one of the reservations that it names and that are not over. Raises UsageError where none is left."""
+    named = options.get("reservation", "")
+    found = [each for each in reservations if each.name in named.split(",") and now < each.end]
+    if named and not found:
+        raise UsageError(
+            f"the reservation {printable(named)} is over, or Slurm does not show it (scontrol show reservations)"
+        )
+    return min(found, key=lambda each: each.start, default=None)
+
+
+def _open_to_it(
+    groups: Sequence[NodeGroup], reservations: Sequence[Reservation], reserved: Reservation | None, now: float
+) -> set[str]:
+    """Those nodes of the groups that are reserved for it, or that are not reserved now."""
+    names = {name for each in groups for name in expand(each.names)}
+    if reserved:
+        return names & reserved.nodes
+    return names.difference(*(each.nodes for each in reservations if each.start <= now < each.end))
+
+
+def _chosen(names: set[str], options: Mapping[str, str], count: int) -> set[str]:
+    """Those of the nodes that its options choose. count: on how many it would run."""
+    listed = set(expand(options.get("nodelist", "")))
+    if len(listed) >= count:  # else it runs on others beside them
+        names = names & listed
+    return names - set(expand(options.get("exclude", "")))

@@ -95,7 +95,7 @@ def estimate(ledger: LedgerFile, request: JobRequest, now: float) -> dict[str, A
     method, corrected = kept_queue.outcomes(ledger).corrected(medians, learnt, limit)
     if corrected.size:
         waits = corrected
-    starts = np.maximum(snapshot.now + waits, now)
+    starts = np.maximum(snapshot.now + waits, max(now, request.begin or 0.0))
     deadline = request.directives(now).deadline
     outlooks = [
         _outlook(variant, start, job.seconds, deadline)

@@ -1,6 +1,6 @@
 """`slurmplug estimate` for people: what is expected of a job that was not submitted yet."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from slurmplug.console import times
@@ -16,8 +16,11 @@ _METHOD = {
 }
 
 
-def lines(found: Mapping[str, Any], request: JobRequest, slurm_start: float, now: float) -> Iterator[str]:
-    """The text. found: as `estimate.estimate` returns it. slurm_start: when Slurm expects to start the job."""
+def lines(
+    found: Mapping[str, Any], request: JobRequest, slurm_start: float, now: float, assumed: Sequence[str] = ()
+) -> Iterator[str]:
+    """The text. found: as `estimate.estimate` returns it. slurm_start: when Slurm expects to start the job. assumed:
+    sentences about what is assumed of it."""
     limit = times.format_duration(request.time_limit, "no time limit")
     yield (
         f"{printable(request.name)}: {counted(request.gpus, 'GPU')}, {counted(request.cpus, 'CPU')}, "
@@ -43,9 +46,10 @@ def lines(found: Mapping[str, Any], request: JobRequest, slurm_start: float, now
     if found["changes"]:
         yield "What would change that:"
         yield from map(_change, found["changes"])
+    yield from assumed
     yield (
-        "Not known: jobs that are submitted later, changes of fairshare and priorities, limits of users and QOS, "
-        "reservations, how GPUs in use lie on nodes."
+        "Not known: jobs that are submitted later, changes of fairshare and priorities, limits on minutes and on "
+        "submitted jobs, reservations that begin later, how GPUs in use lie on nodes."
     )
 
 

@@ -19,8 +19,8 @@ NUMBER = 2**31 - 1
 class JobRequest:
     """A job as its user would submit it. Amounts are of the whole job, or of each element of an array.
 
-    nodes: a host list of those on which it may run. memory: MiB. time_limit: seconds, None for no limit. script:
-    the `#PLUG` lines of its batch script.
+    nodes: a host list of those on which it may run. memory: MiB. time_limit: seconds, None for no limit. begin:
+    when it may start at the earliest, in seconds since the epoch. script: the `#PLUG` lines of its batch script.
     """
 
     user: str
@@ -34,6 +34,7 @@ class JobRequest:
     cpus: int = 1
     memory: float = 0.0
     time_limit: float | None = None
+    begin: float | None = None
     script: tuple[str, ...] = ()
     comment: str = ""
 

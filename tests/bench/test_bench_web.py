@@ -66,7 +66,7 @@ def multiply(site: Site) -> None:
 
     first, most = db.execute("SELECT min(id), max(id) FROM jobs").fetchone()
     of_job = {"job": "job + :rows"}
-    with db.conn:
+    with db:
         for number in range(1, times):
             given = {"rows": 1_000_000 + number * REAL, "back": SPREAD * number / times, "suffix": f"-{number}"}
             shifted = ("submit", "eligible", "start", "end", "last_seen", "first_seen", "foreseen_at")
@@ -87,9 +87,7 @@ def multiply(site: Site) -> None:
                 db.execute(sql, given)
         began = db.execute("SELECT min(started) FROM cycles").fetchone()[0]
         cycles = [(-number, began - 60.0 * number, number % 900, number % 70) for number in range(1, CYCLES)]
-        db.conn.executemany(
-            "INSERT INTO cycles (id, started, jobs, pending, running) VALUES (?, ?, 1000, ?, ?)", cycles
-        )
+        db.executemany("INSERT INTO cycles (id, started, jobs, pending, running) VALUES (?, ?, 1000, ?, ?)", cycles)
 
 
 @pytest.fixture(scope="module")

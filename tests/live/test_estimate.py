@@ -1,11 +1,19 @@
-"""`slurmplug estimate` on a real Slurm with several partitions: which of them is sooner, of those that sbatch takes."""
+"""`slurmplug estimate` on a real Slurm: which of several partitions is sooner, and whether jobs get what they are said
+to request."""
 
 import json
+import shlex
+import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from slurmplug.cluster import tres
+from slurmplug.cluster.hostlist import expand
+from slurmplug.cluster.sbatch import SbatchClient
+from slurmplug.reports.batch_script import request_of
+from slurmplug.reports.job_request import JobRequest
 from slurmplug.sandbox import Sandbox
 from slurmplug.sandbox.spec import ClusterSpec, Node, Partition
 from tests.ledgers import run
@@ -44,3 +52,57 @@ def taken(cluster: Sandbox, script: Path, partition: str) -> bool:
     """Whether sbatch takes it there; root may do more in some releases than in others."""
     answer = cluster.run("root", ["sbatch", "--test-only", f"--partition={partition}", str(script)], check=False)
     return answer.returncode == 0
+
+
+def request(cluster: Sandbox, folder: Path, options: str) -> JobRequest:
+    """What a job with these options of sbatch is taken to request."""
+    script = folder / "job.sh"
+    script.write_text("#!/bin/sh\nsleep 600\n")
+    client = SbatchClient(cluster.layout.slurm_conf, cluster.spec.slurm and cluster.spec.slurm / "bin", 30.0)
+    tested = client.tested(script, shlex.split(options))
+    return request_of(script, b"", tested, client.nodes(tested.partition), user="root", now=time.time())
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        "--gpus=3",
+        "--gpus-per-node=2 -N2",
+        "--gpus-per-task=1 -n3",
+        "--gpus-per-task=1 -N2 --ntasks-per-node=2",
+        "--gpus=2 --ntasks-per-gpu=2",
+        "-n4 --ntasks-per-gpu=2",
+        "--gpus-per-socket=1 --sockets-per-node=1 -N2",
+        "--gres=gpu:2 --exclusive",
+        "--gres=gpu:1 --mem=0",
+        "--gres=gpu:1 --mem-per-gpu=300",
+        "--gres=gpu:1 --nodelist=n2",
+        "--gres=gpu:1 --exclude=n1",
+        "--gres=gpu:1 --array=0",
+        "-n3",
+    ],
+)
+def test_a_job_gets_what_it_is_said_to_request(cluster: Sandbox, tmp_path: Path, options: str) -> None:
+    found = request(cluster, tmp_path, options)
+    job = cluster.sbatch("root", "#!/bin/sh\nsleep 600\n", "--output=/dev/null", *shlex.split(options))
+    row = cluster.wait_job(job, "RUNNING")
+    given = row.get("AllocTRES") or row["TRES"]  # 22.05 has the one that newer releases call AllocTRES
+    assert (found.gpus, found.cpus) == (tres.total_gpus(given) or 0, int(row["NumCPUs"]))
+    assert found.memory in (0.0, tres.memory(given)), "0 is what the site gives it"
+    assert set(expand(row["NodeList"])) <= set(expand(found.nodes))
+    if "node" in options or "exclude" in options:
+        assert "n2" in expand(row["NodeList"])
+
+
+def test_a_job_begins_no_sooner_than_it_may_and_not_on_reserved_nodes(cluster: Sandbox, tmp_path: Path) -> None:
+    before = time.time()
+    begin = request(cluster, tmp_path, "--begin=now+2hours").begin
+    assert begin is not None
+    assert before + 7_199.0 <= begin <= time.time() + 7_200.0
+    options = ["StartTime=now", "Duration=60", "Users=root", "Nodes=n1", "Flags=ignore_jobs"]
+    cluster.run("root", ["scontrol", "create", "reservation", "ReservationName=course", *options])
+    try:
+        assert set(expand(request(cluster, tmp_path, "--reservation=course").nodes)) == {"n1"}
+        assert "n1" not in expand(request(cluster, tmp_path, "").nodes)
+    finally:
+        cluster.run("root", ["scontrol", "delete", "ReservationName=course"])

@@ -13,7 +13,8 @@ import numpy as np
 from predictors.arrays import Floats
 from slurmplug.console.table import printable
 from slurmplug.sim.experiment import plot, replay_report
-from slurmplug.sim.experiment.replay import Difference, Group, Sample
+from slurmplug.sim.experiment.comparison import half_width
+from slurmplug.sim.experiment.replay import CONFIDENCE, Difference, Group, Sample
 from slurmplug.sim.experiment.replay_report import ReplayReport, Table
 
 if TYPE_CHECKING:
@@ -26,8 +27,11 @@ LONGEST_LABEL = 24
 """characters of a name in a plot"""
 _ALONE, _POLICY = "0.6", "tab:blue"
 """the colours of runs under Slurm alone, and under the policy"""
+_INTERVAL = f"{CONFIDENCE:.0%} interval"
+_TOTALS = {"gpu_hours": "GPU hours", "deadlines_met": "share of the deadlines that are met"}
 _POINTS = 500
 """of a curve"""
+_SHARES = np.linspace(0.0, 1.0, _POINTS)
 _STYLE = (
     "body{font-family:sans-serif;margin:2em auto;max-width:60em;color:#222}"
     "table{border-collapse:collapse;margin:.5em 0 1.5em}"
@@ -100,7 +104,13 @@ def _plots(made: ReplayReport, found: Sequence[Sample]) -> str:
     left, right = times.subplots(1, 2)
     _jct(left, made, found)
     _changes(right, found)
-    parts = [_titled("Time from submission to end, and who gains and who loses", times)]
+    totals = Figure(figsize=(10.0, 1.6), layout="constrained")
+    for axes, name in zip(totals.subplots(1, 2), _TOTALS, strict=True):
+        _total(axes, made, name)
+    parts = [
+        _titled("Time from submission to end, and who gains and who loses", times),
+        _titled("GPU hours and deadlines", totals),
+    ]
     for what, groups in (("user", made.users), ("account", made.accounts)):
         figure = Figure(figsize=(10.0, 1.2 + 0.35 * max(len(groups), 1)), layout="constrained")
         left, right = figure.subplots(1, 2, sharey=True)
@@ -115,32 +125,42 @@ def _titled(title: str, figure: "Figure") -> str:
 
 
 def _jct(axes: "Axes", made: ReplayReport, found: Sequence[Sample]) -> None:
-    for name, color, values in (
-        ("slurm", _ALONE, np.concatenate([each.alone.jct for each in found])),
-        (made.policy, _POLICY, np.concatenate([each.policy.jct for each in found])),
-    ):
-        x, share = _cumulative(values / HOUR)
-        axes.plot(np.maximum(x, 1 / HOUR), share, color=color, label=printable(name), linewidth=1.2)
+    alone, *_ = _distribution([each.alone.jct for each in found], 1 / HOUR)
+    axes.plot(alone, _SHARES, color=_ALONE, label="slurm", linewidth=1.2)
+    _curve(axes, _distribution([each.policy.jct for each in found], 1 / HOUR), _POLICY, printable(made.policy))
     axes.set(xscale="log", xlabel="hours from submission to end, at most", ylabel="share of the jobs", ylim=(0, 1.02))
     axes.legend(loc="lower right", fontsize="small")
 
 
 def _changes(axes: "Axes", found: Sequence[Sample]) -> None:
-    x, share = _cumulative(np.concatenate([each.policy.jct - each.alone.jct for each in found]) / HOUR)
-    axes.plot(x, share, color="tab:green", linewidth=1.2)
+    later = _distribution([each.policy.jct - each.alone.jct for each in found])
+    _curve(axes, later, "tab:green", f"mean of {len(found)} samples" if len(found) > 1 else "one sample")
     axes.axvline(0.0, color="0.6", linestyle=":", linewidth=0.8)
     axes.set_xscale("symlog", linthresh=0.1)
     axes.set(xlabel="hours later than under Slurm alone, at most", ylim=(0, 1.02))
+    axes.legend(loc="lower right", fontsize="small")
+
+
+def _total(axes: "Axes", made: ReplayReport, name: str) -> None:
+    """One figure of all jobs."""
+    [row] = [each for each in made.figures if each.figure == name]
+    half = np.nan_to_num(row.high - row.difference)
+    axes.barh([0, 1], np.nan_to_num([row.alone, row.policy]), 0.6, color=[_ALONE, _POLICY], xerr=[0.0, half])
+    axes.set_yticks([0, 1], ["slurm", _label(made.policy)], parse_math=False)
+    axes.invert_yaxis()
+    known = row.alone == row.alone or row.policy == row.policy
+    axes.set(xlabel=_TOTALS[name] + (f", with its {_INTERVAL}" if known else ": no job has one"))
 
 
 def _waits(axes: "Axes", made: ReplayReport, groups: Sequence[Group]) -> None:
     places = np.arange(len(groups), dtype=np.float64)
     alone, policy = (np.array([getattr(each.wait, of) for each in groups]) / HOUR for of in ("alone", "policy"))
     axes.barh(places - 0.2, alone, 0.38, color=_ALONE, label="slurm")
-    axes.barh(places + 0.2, policy, 0.38, color=_POLICY, label=printable(made.policy))
+    half = _half_widths([each.wait for each in groups])  # of the policy, as Slurm alone is the same in every sample
+    axes.barh(places + 0.2, policy, 0.38, color=_POLICY, label=printable(made.policy), xerr=half)
     axes.set_yticks(places, [_label(each.name) for each in groups], parse_math=False)
     axes.invert_yaxis()
-    axes.set(xlabel="mean hours waited")
+    axes.set(xlabel=f"mean hours waited, with its {_INTERVAL}")
     axes.legend(fontsize="small")
 
 
@@ -150,7 +170,7 @@ def _gains(axes: "Axes", groups: Sequence[Group]) -> None:
     colors = ["tab:red" if value > 0 else "tab:green" for value in middle]
     axes.barh(places, middle, 0.6, color=colors, xerr=_half_widths([each.jct for each in groups]))
     axes.axvline(0.0, color="0.6", linewidth=0.8)
-    axes.set(xlabel="mean hours later (+) or earlier (-)")
+    axes.set(xlabel=f"mean hours later (+) or earlier (-), with its {_INTERVAL}")
 
 
 def _half_widths(rows: Sequence[Difference]) -> Floats:
@@ -163,8 +183,26 @@ def _label(name: str) -> str:
     return text if len(text) <= LONGEST_LABEL else text[: LONGEST_LABEL - 1] + "…"
 
 
-def _cumulative(values: Floats) -> tuple[Floats, Floats]:
-    """Points of the distribution function of the values that are known."""
-    share = np.linspace(0.0, 1.0, _POINTS)
-    known = values[~np.isnan(values)]
-    return (np.quantile(known, share), share) if len(known) else (np.empty(0), np.empty(0))
+class _Distribution(NamedTuple):
+    """(points,) the hours that each of `_SHARES` has at most: the mean of the samples, and its interval."""
+
+    middle: Floats
+    low: Floats
+    high: Floats
+
+
+def _distribution(samples: Sequence[Floats], least: float = -np.inf) -> _Distribution:
+    """That of seconds by sample, without those that are not known. least: hours."""
+    known = [values[~np.isnan(values)] / HOUR for values in samples]
+    if not all(map(len, known)):
+        return _Distribution(*np.full((3, _POINTS), np.nan))
+    table = np.stack([np.quantile(values, _SHARES) for values in known])
+    middle = table.mean(axis=0)
+    half = np.nan_to_num([half_width(level, CONFIDENCE) for level in table.T])
+    return _Distribution(*(np.maximum(hours, least) for hours in (middle, middle - half, middle + half)))
+
+
+def _curve(axes: "Axes", of: _Distribution, color: str, label: str) -> None:
+    axes.plot(of.middle, _SHARES, color=color, label=label, linewidth=1.2)
+    if (of.high > of.low).any():
+        axes.fill_betweenx(_SHARES, of.low, of.high, color=color, alpha=0.25, linewidth=0.0, label=_INTERVAL)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from slurmplug.cluster.hostlist import MAX_NODES, expand
+from slurmplug.cluster.hostlist import MAX_NODES, compress, expand
 
 
 @pytest.mark.parametrize(
@@ -47,3 +47,18 @@ def test_a_host_list_may_name_as_many_nodes_as_any_cluster_has() -> None:
 def test_a_host_list_of_more_nodes_than_any_cluster_has_is_refused(hostlist: str) -> None:
     with pytest.raises(ValueError, match="more than 100000 nodes"):
         expand(hostlist)
+
+
+@pytest.mark.parametrize(
+    ("names", "hostlist"),
+    [
+        ([], ""),
+        (["login", "b2", "a1"], "login,a[1],b[2]"),
+        (["n3", "n1", "n2", "n7", "n1"], "n[1-3,7]"),
+        (["n9", "n10", "n08", "n07"], "n[07-08,10],n[9]"),
+        (["n1-ib", "n2-ib"], "n1-ib,n2-ib"),
+    ],
+)
+def test_names_make_a_list_with_ranges(names: list[str], hostlist: str) -> None:
+    assert compress(names) == hostlist
+    assert set(expand(hostlist)) == set(names)

@@ -180,6 +180,23 @@ def test_the_page_loads_nothing_and_names_in_it_are_only_names(tmp_path: Path) -
     assert "Not known: directives, learning curves" in text
 
 
+def test_each_plot_of_the_page_has_an_interval_over_the_samples(true: Path, tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    page, asked = tmp_path / "page.html", ("--sacct", str(true), "--cluster", "1x8", "--html")
+    replay(*asked, str(page), "--assume-directives", "0.7", "--samples", "3")
+    text = page.read_text()
+    for title in ("Time from submission to end", "GPU hours and deadlines", "by user", "by account"):
+        assert re.search(f"<h2>[^<]*{title}[^<]*</h2>", text)
+    assert "share of the deadlines that are met, with its 95% interval" in text
+    bands, bars = r'id="(?:FillBetween)?PolyCollection_', 'id="LineCollection_'
+    assert len(re.findall(bands, text)) == 2, "of the time to the end, and of who gains and loses"
+    assert len(re.findall(bars, text)) == 6, "of GPU hours and deadlines, and two each by user and by account"
+    replay(*asked, str(page))
+    alone = page.read_text()
+    assert "share of the deadlines that are met: no job has one" in alone
+    assert not re.findall(bands, alone)
+
+
 def test_each_run_of_a_requeued_job_and_each_element_of_an_array_is_a_job(tmp_path: Path) -> None:
     path = write(
         tmp_path,

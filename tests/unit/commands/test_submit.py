@@ -34,8 +34,10 @@ class Host:
         sbatch = folder / "bin" / "sbatch"
         sbatch.write_text(SBATCH.format(python=sys.executable))
         sinfo = folder / "bin" / "sinfo"
-        sinfo.write_text("#!/bin/sh\necho '(null)|gpu:4|n/a|infinite|n[1-2]'\n")
-        for program in (sbatch, sinfo):
+        sinfo.write_text("#!/bin/sh\necho '(null)|gpu:4|n/a|infinite|n[1-2]|4000'\n")
+        scontrol = folder / "bin" / "scontrol"
+        scontrol.write_text("#!/bin/sh\necho No reservations in the system\n")
+        for program in (sbatch, sinfo, scontrol):
             program.chmod(0o755)
         slurm = f'[slurm]\nbin = "{folder}/bin"\nconf = "{folder}/slurm.conf"\n'
         self.config.write_text(f'{slurm}[ledger]\npath = "{folder}/ledger.db"\n')

@@ -5,9 +5,10 @@ from typing import Any
 
 import pytest
 
-from slurmplug.cluster.sbatch import NodeGroup, parse_tested
+from slurmplug.cluster.port import Reservation
+from slurmplug.cluster.sbatch import NodeGroup, PartitionNodes, parse_tested
 from slurmplug.errors import ReadFailed, UsageError
-from slurmplug.reports.batch_script import directive_lines, request_of
+from slurmplug.reports.batch_script import assumed, directive_lines, request_of
 from slurmplug.reports.job_request import JobRequest
 
 PRINTED = """sbatch: defined options
@@ -26,23 +27,29 @@ sbatch: select/cons_res: common_init: select/cons_res loaded
 sbatch: Job 1 to start at 1795551923 using 4 processors on nodes n[1-2] in partition gpu
 """
 GROUPS = [
-    NodeGroup("(null)", "gpu:4(S:0-1)", "n/a", "infinite", "n[1-2]"),
-    NodeGroup("fast,new", "gpu:a100:8", "n/a", "infinite", "n[3-4]"),
+    NodeGroup("(null)", "gpu:4(S:0-1)", "n/a", "infinite", "n[1-2]", "4000"),
+    NodeGroup("fast,new", "gpu:a100:8", "n/a", "infinite", "n[3-4]", "8000"),
 ]
+NOW = 1_000.0
+MAINTENANCE = Reservation("maintenance", frozenset({"n4"}), frozenset(), frozenset(), 0.0, 2 * NOW)
+COURSE = Reservation("course", frozenset({"n2", "other"}), frozenset(), frozenset(), 2 * NOW, 3 * NOW)
 
 
-def request(*options: str, without: str = "", text: bytes = b"", groups: Any = GROUPS) -> JobRequest:
+def request(
+    *options: str, without: str = "", text: bytes = b"", groups: Any = GROUPS, reservations: Any = ()
+) -> JobRequest:
     """With these lines of options, in place of those of the same names."""
     names = {option.split(":")[0].strip() for option in options} | {without}
     kept = [line for line in PRINTED.splitlines() if line.removeprefix("sbatch: ").split(":")[0].strip() not in names]
     lines = [kept[0], *(f"sbatch: {option}" for option in options), *kept[1:]]
-    return request_of(Path("/home/ada/train.sh"), text, parse_tested("\n".join(lines)), groups, "ada")
+    tested, there = parse_tested("\n".join(lines)), PartitionNodes(groups, reservations)
+    return request_of(Path("/home/ada/train.sh"), text, tested, there, user="ada", now=NOW)
 
 
 def test_a_job_requests_what_sbatch_reads_in_its_script() -> None:
     found = request("account : lab", "qos : high", text=b"#!/bin/sh\n#PLUG --urgency=3\ntrain\n#PLUG --urgency=4\n")
     assert found == JobRequest(
-        "ada", "n[1-2],n[3-4]", "gpu", "lab", "high", "my-name", gpus=4, cpus=4, memory=400.0, time_limit=5400.0,
+        "ada", "n[1-4]", "gpu", "lab", "high", "my-name", gpus=4, cpus=4, memory=400.0, time_limit=5400.0,
         script=("#PLUG --urgency=3",),
     )  # fmt: skip
 
@@ -61,7 +68,12 @@ def test_newer_releases_word_the_start_differently(said: str) -> None:
         ("gpus : a100:5", 5, "a100"),
         ("gpus-per-node : 3", 6, ""),
         ("gpus-per-task : 1", 2, ""),
-        ("mem : 0", 0, ""),
+        ("gpus-per-socket : 2", 4, ""),
+        ("tres-per-task : gres/gpu:1", 2, ""),
+        ("ntasks-per-gpu : 1", 2, ""),
+        ("mem : 0?", 0, ""),
+        ("exclusive : exclusive", 8, ""),
+        ("exclusive : user", 0, ""),
     ],
 )
 def test_gpus_are_those_of_the_whole_job(option: str, gpus: int, gpu_type: str) -> None:
@@ -70,17 +82,56 @@ def test_gpus_are_those_of_the_whole_job(option: str, gpus: int, gpu_type: str) 
 
 
 @pytest.mark.parametrize(
-    ("option", "memory"), [("mem-per-cpu : 100M", 400.0), ("mem-per-gpu : 1G", 4096.0), ("mem : 1G", 2048.0)]
+    ("option", "memory"),
+    [("mem-per-cpu : 100M", 400.0), ("mem-per-gpu : 1G", 4096.0), ("mem : 1G", 2048.0), ("mem : 0?", 8000.0)],
 )
 def test_memory_is_that_of_the_whole_job(option: str, memory: float) -> None:
     assert request(option, without="mem").memory == memory
 
 
 @pytest.mark.parametrize(
-    ("option", "nodes"), [("constraint : fast", "n[3-4]"), ("constraint : slow", ""), ("gres : gpu:a100:1", "n[3-4]")]
+    ("option", "nodes"),
+    [
+        ("constraint : fast", "n[3-4]"),
+        ("constraint : slow", ""),
+        ("gres : gpu:a100:1", "n[3-4]"),
+        ("nodelist : n[2-3]", "n[2-3]"),
+        ("nodelist : n4", "n[1-4]"),
+        ("exclude : n[2-3]", "n[1,4]"),
+    ],
 )
-def test_it_runs_on_nodes_with_its_features_and_type_of_gpu(option: str, nodes: str) -> None:
+def test_it_runs_on_nodes_with_its_features_and_type_of_gpu_that_it_allows(option: str, nodes: str) -> None:
     assert request(option).nodes == nodes
+
+
+@pytest.mark.parametrize(
+    ("named", "nodes", "begin"), [("", "n[1-3]", None), ("maintenance", "n[4]", None), ("gone,course", "n[2]", 2 * NOW)]
+)
+def test_it_runs_on_the_nodes_of_its_reservation_or_on_those_of_none(
+    named: str, nodes: str, begin: float | None
+) -> None:
+    found = request(*([f"reservation : {named}"] if named else []), reservations=(MAINTENANCE, COURSE))
+    assert (found.nodes, found.begin) == (nodes, begin)
+
+
+def test_a_reservation_that_is_over_is_said() -> None:
+    with pytest.raises(UsageError, match="the reservation course is over, or Slurm does not show it"):
+        request("reservation : course", reservations=(MAINTENANCE,))
+
+
+@pytest.mark.parametrize(("option", "begin"), [("begin : 5000", 5_000.0), ("begin : 500", None), ("hold : set", None)])
+def test_it_begins_when_it_may(option: str, begin: float | None) -> None:
+    assert request(option).begin == begin
+
+
+def test_what_is_assumed_of_it_is_said() -> None:
+    options = {"dependency": "afterok:7\x1b", "hold": "set", "array": "0-9%2", "gres": "gpu:1"}
+    assert [sentence.split(":")[0] for sentence in assumed(options)] == [
+        "Its dependency afterok",
+        "It would be held",
+        "Each element of the array is such a job; the times are those of the first one, as if it were alone.",
+    ]
+    assert "afterok:7\\x1b is assumed to be fulfilled" in next(assumed(options))
 
 
 @pytest.mark.parametrize(
@@ -102,7 +153,7 @@ def test_directives_are_read_up_to_the_first_command() -> None:
 
 
 def test_what_sbatch_refuses_is_said_in_its_words() -> None:
-    with pytest.raises(UsageError, match="sbatch would refuse this job: Invalid partition name specified"):
+    with pytest.raises(UsageError, match="sbatch --test-only refuses this job: Invalid partition name specified"):
         parse_tested(
             "sbatch: error: invalid partition specified: x\nallocation failure: Invalid partition name specified\n"
         )

@@ -69,6 +69,14 @@ def test_on_free_nodes_it_starts_now_also_where_the_queue_is_of_some_time_ago(si
     assert [*found["start"].values()] == [later] * 3
 
 
+def test_a_job_starts_no_sooner_than_it_may_begin(site: Site) -> None:
+    begin = site.cluster.time + 5 * HOUR
+    found = asked(site, replace(REQUEST, begin=begin, script=("#PLUG --deadline=5h",)))
+    assert found["start"] == {"median": begin, "low": begin, "high": begin}
+    assert found["end"]["low"] > begin
+    assert found["in_time"] == 0.0
+
+
 def test_a_limit_of_its_user_delays_a_job_beside_free_nodes(site: Site) -> None:
     """The user's only job runs on one of the nodes; of the other all is free."""
     site.cluster.end(2)

@@ -3,6 +3,8 @@
 import math
 import os
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -302,3 +304,17 @@ def test_a_deadline_that_can_hardly_be_met_is_marked(site: Site, deadline: str, 
     shown = re.search(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d([!?]*)", line)
     assert shown is not None
     assert shown[1] == mark, job
+
+
+def test_a_report_starts_no_threads_for_linear_algebra_and_leaves_the_environment(busy: Site) -> None:
+    code = f"""
+import os
+from slurmplug.commands import main
+before = dict(os.environ)
+main(["queue", "--ledger", {str(busy.path)!r}, "--config", "/none"], standalone_mode=False)
+import numpy
+print(dict(os.environ) == before, len(os.listdir("/proc/self/task")))
+"""
+    environment = {name: value for name, value in os.environ.items() if name != "OPENBLAS_NUM_THREADS"}
+    asked = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+    assert asked.stdout.splitlines()[-1] == "True 1"
