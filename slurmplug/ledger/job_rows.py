@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, replace
 from itertools import groupby
+from typing import Any
 
 import numpy as np
 from pydantic import TypeAdapter
@@ -123,6 +124,13 @@ def record_from_row(row: Row, points: Iterable[Row]) -> JobRecord:
         submitted_directives=_DIRECTIVES.validate_json(row["submitted_directives"]),
         changes=_CHANGES.validate_json(row["changes"]),
     )
+
+
+def row_with_facts(names: Sequence[str], values: tuple[Any, ...]) -> Row:
+    """The row of these columns. values: theirs, then those of `JobFacts`, which it has as `facts`."""
+    row = dict(zip(names, values, strict=False))
+    row["facts"] = JobFacts._make(values[len(names) :])
+    return row
 
 
 def directives_since(row: Row, since: float) -> list[Directives]:

@@ -16,6 +16,7 @@ from slurmplug.console import times
 from slurmplug.errors import DataError, UsageError
 from slurmplug.sim.slurm.launcher import LauncherSettings
 from slurmplug.sim.slurm.multifactor import Billing, Weights
+from slurmplug.sim.slurm.partitions import Partition
 from slurmplug.sim.workloads.rows import as_number, open_lines, quoted
 
 MOST_INCLUDES = 20
@@ -74,6 +75,7 @@ class _Conf:
 
     values: dict[str, str] = field(default_factory=dict)
     nodes: list[Mapping[str, str]] = field(default_factory=list)
+    node_sets: list[Mapping[str, str]] = field(default_factory=list)
     partitions: list[Mapping[str, str]] = field(default_factory=list)
 
 
@@ -87,7 +89,9 @@ def read(path: Path) -> SiteConf:
     defaults: dict[str, dict[str, str]] = {"nodename": {}, "partitionname": {}}
     for entries in _entries(path, []):
         kind = next((name for name in defaults if name in entries), "")
-        if not kind:
+        if "nodeset" in entries:
+            conf.node_sets.append(entries)
+        elif not kind:
             conf.values.update(entries)
         elif entries[kind].upper() == "DEFAULT":
             defaults[kind].update({name: value for name, value in entries.items() if name != kind})
@@ -138,7 +142,10 @@ def _whole_lines(lines: Iterator[str]) -> Iterator[str]:
 def _settings(conf: _Conf) -> LauncherSettings:
     values, parameters = conf.values, _parameters(conf)
     basic = _is_basic(conf)
-    priorities = {each["partitionname"]: _number(each, "priorityjobfactor", 1.0) for each in conf.partitions}
+    priorities = {
+        each["partitionname"]: _number(each, "priority", _number(each, "priorityjobfactor", 1.0))
+        for each in conf.partitions
+    }
     age, fairshare, job_size, partition = (0.0 if basic else _number(values, each, 0.0) for each in _WEIGHTS)
     weights = Weights(
         age=age,
@@ -158,7 +165,35 @@ def _settings(conf: _Conf) -> LauncherSettings:
         default_limit=_default_limit(conf),
         billing=_billing(conf),
         fairshare_interval=times.parse_limit(values.get("prioritycalcperiod", _CALC_PERIOD)),
+        partitions=MappingProxyType(dict(_partitions(conf))),
     )
+
+
+def _partitions(conf: _Conf) -> Iterator[tuple[str, Partition]]:
+    """By name; nodes have the numbers that they have in the simulated cluster."""
+    nodes = [(name, each) for each in conf.nodes if _exists(each) for name in hostlist.expand(each["nodename"])]
+    number = {name: at for at, (name, _) in enumerate(nodes)}
+    sets: dict[str, set[int]] = {"ALL": set(number.values())}
+    for each in conf.node_sets:
+        features = {*each.get("feature", "").split(",")} - {""}
+        named = {number[name] for name in hostlist.expand(each.get("nodes", "")) if name in number}
+        alike = {at for at, (_, node) in enumerate(nodes) if features & _features(node)}
+        sets.setdefault(each["nodeset"], set()).update(named | alike)
+    for each in conf.partitions:
+        names = hostlist.expand(each.get("nodes", ""))
+        inside = frozenset[int]().union(*(sets.get(name, {number[name]} if name in number else ()) for name in names))
+        yield (
+            each["partitionname"],
+            Partition(inside, int(_number(each, "priority", _number(each, "prioritytier", 1.0)))),
+        )
+
+
+def _features(node: Mapping[str, str]) -> set[str]:
+    return {*node.get("features", node.get("feature", "")).split(",")}
+
+
+def _exists(node: Mapping[str, str]) -> bool:
+    return node.get("state", "").upper() != "FUTURE"
 
 
 def _billing(conf: _Conf) -> Billing:
@@ -222,7 +257,7 @@ def _groups(conf: _Conf) -> list[str]:
     allocates_memory = "memory" in conf.values.get("selecttypeparameters", "").lower()
     found: list[tuple[str, int]] = []
     for each in conf.nodes:
-        if each.get("state", "").upper() == "FUTURE":
+        if not _exists(each):
             continue
         gpus = tres.gpus(each.get("gres", ""))
         memory = _number(each, "realmemory", 1.0) if allocates_memory else 0.0
@@ -261,11 +296,7 @@ def _not_followed(conf: _Conf) -> Iterator[str]:
         yield f"SchedulerParameters={','.join(others)}"
     if _backfills(conf) and (reserve := int(_number(parameters, _RESERVE, 0.0))) != 1:
         of = f"the first {reserve} jobs" if reserve else "each job"
-        yield f"starts that backfill reserves for {of} that must wait (only the first has one)"
-    if len({tuple(hostlist.expand(each.get("nodes", ""))) for each in conf.partitions}) > 1:
-        yield "the nodes of each partition (jobs run on all nodes)"
-    if len({each.get("prioritytier", "1") for each in conf.partitions}) > 1:
-        yield "PriorityTier of partitions"
+        yield f"starts that backfill reserves for {of} that must wait (only the first of each partition has one)"
     if any(each.get("oversubscribe", "").lower().startswith("exclusive") for each in conf.partitions):
         yield "OverSubscribe=EXCLUSIVE (jobs hold parts of nodes)"
     if any("," in tres.types(tres.gpus(each.get("gres", ""))) for each in conf.nodes):

@@ -93,10 +93,36 @@ PartitionName=b Nodes=n2 PriorityTier=5
         "PriorityWeightQOS (the priorities of QOS are in slurmdbd)",
         "limits of QOS and associations",
         "SelectType=select/linear (jobs hold parts of nodes)",
-        "starts that backfill reserves for each job that must wait (only the first has one)",
-        "the nodes of each partition (jobs run on all nodes)",
-        "PriorityTier of partitions",
+        "starts that backfill reserves for each job that must wait (only the first of each partition has one)",
     )
+
+
+def test_partitions_have_their_nodes_and_tiers(write: Write) -> None:
+    found = site_conf.read(write("""
+NodeName=n[1-2] CPUs=4 Feature=old
+NodeName=soon State=FUTURE
+NodeName=g[1-3] CPUs=8 Gres=gpu:4 Features=fast,new
+NodeSet=quick Feature=fast
+NodeSet=some Nodes=n2 Feature=new
+PartitionName=DEFAULT PriorityTier=2
+PartitionName=cpu Nodes=n[1-2],soon,elsewhere
+PartitionName=gpu Nodes=quick PriorityTier=7
+PartitionName=both Nodes=some,n1
+PartitionName=all Nodes=ALL Priority=3
+PartitionName=none
+""")).settings.partitions  # fmt: skip
+    assert {name: (sorted(each.nodes), each.tier) for name, each in found.items()} == {
+        "cpu": ([0, 1], 2),
+        "gpu": ([2, 3, 4], 7),
+        "both": ([0, 1, 2, 3, 4], 2),
+        "all": ([0, 1, 2, 3, 4], 3),
+        "none": ([], 2),
+    }
+
+
+def test_priority_of_a_partition_sets_its_tier_and_its_factor(write: Write) -> None:
+    settings = site_conf.read(write("NodeName=n1\nPartitionName=a Nodes=n1 Priority=9")).settings
+    assert settings.partitions["a"].tier == settings.weights.partition_priority["a"] == 9
 
 
 @pytest.mark.parametrize(
