@@ -139,20 +139,19 @@ def test_over_many_slots_a_schedule_costs_at_most_its_bound_more_than_the_least(
     free, ps_free = random.integers(most // 2, most + 1, (2, slots, 1, 1)).astype(float)
     found = best_schedule(bid, prices, free, ps_prices, ps_free)
     assert found is not None
-    least = least_cost(bid, prices.ravel(), free.ravel(), ps_prices.ravel(), ps_free.ravel(), found.end)
+    each = [np.stack([price.ravel(), room.ravel()]) for price, room in ((prices, free), (ps_prices, ps_free))]
+    least = least_cost(bid, each[0], each[1], found.end)
     assert least * (1 - 1e-6) <= found.cost <= min(found.bound, 1.1) * least * (1 + 1e-6)
 
 
-def least_cost(
-    bid: Bid, prices: np.ndarray, free: np.ndarray, ps_prices: np.ndarray, ps_free: np.ndarray, end: int
-) -> float:
-    """The least cost of the job's work by an end on one server for workers and one for parameter servers, each with a
-    price and room (T,)."""
+def least_cost(bid: Bid, for_workers: np.ndarray, for_servers: np.ndarray, end: int) -> float:
+    """The least cost of the job's work by an end, on one host for workers and one for parameter servers, each (2, T)
+    with its prices and its room."""
     share, columns = slot_shares(bid, end + 1), []
     for t, workers in product(range(end + 1), range(bid.min_workers, bid.max_workers + 1)):
         servers = 0 if bid.parameter_servers is None else int(np.ceil(workers * bid.parameter_servers.per_worker))
-        if workers <= free[t] and servers <= ps_free[t]:
-            cost = workers * prices[t] + servers * ps_prices[t]
+        if workers <= for_workers[1, t] and servers <= for_servers[1, t]:
+            cost = workers * for_workers[0, t] + servers * for_servers[0, t]
             columns.append((t, share[t] * cost, share[t] * bid.progress[workers]))
     slot, cost, work = np.array(columns).T
     chosen = np.vstack([slot == np.arange(end + 1)[:, None], work])
