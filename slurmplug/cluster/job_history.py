@@ -23,7 +23,7 @@ class JobHistoryClient(SlurmPrograms):
     def runs(self, since: str) -> str:
         """The runs of all jobs since then in the format of `sacct --parsable2`; each run of a requeued job is a line.
 
-        `|`, which separates the columns, is replaced by `/` in names of jobs.
+        In names of jobs, `|`, which separates the columns, is replaced by `/`, and line breaks by spaces.
 
         since: as for `sacct --starttime`.
 
@@ -33,4 +33,10 @@ class JobHistoryClient(SlurmPrograms):
         delimiter = secrets.token_hex(8)
         options = ("--allusers", "--allocations", "--duplicates", "--parsable2", f"--delimiter={delimiter}")
         text = self._query("sacct", *options, f"--starttime={since}", f"--format={','.join(COLUMNS)}")
-        return text.replace("|", "/").replace(delimiter, "|")
+        records: list[str] = []
+        for line in text.replace("\r", " ").split("\n"):
+            if delimiter in line:
+                records.append(line)
+            elif records:  # the name of the last job goes on
+                records[-1] += f" {line}"
+        return "".join(f"{each.rstrip()}\n" for each in records).replace("|", "/").replace(delimiter, "|")

@@ -1,5 +1,7 @@
 """`slurmplug replay`: a site's own past under Slurm alone, and under slurmplug on top of it."""
 
+from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -13,8 +15,12 @@ from slurmplug.commands.site_files import SiteFiles, site_options
 from slurmplug.config import policy_registry
 from slurmplug.config.schema import DEFAULT_PATH, Config
 from slurmplug.errors import UsageError
+from slurmplug.sim.engine.job import Workload
+from slurmplug.sim.engine.nodes import parse
 from slurmplug.sim.experiment.side_by_side import Where
 from slurmplug.sim.experiment.simulation import NO_CONTENTION, SimulationSettings
+from slurmplug.sim.slurm.partitions import strays
+from slurmplug.sim.slurm.site_conf import SiteConf
 from slurmplug.sim.workloads.load import load
 
 
@@ -83,7 +89,7 @@ def replay(
         config.interval,
         run_times="forecast",
         launcher="slurm",
-        slurm=conf.settings,
+        slurm=conf.settings if of_cluster == conf.cluster else replace(conf.settings, partitions={}),
         contention=NO_CONTENTION,
         guardrails=config.guardrails,
     )
@@ -93,10 +99,18 @@ def replay(
         workload=past.title,
         cluster=of_cluster,
         policy=made_policy.name,
-        not_followed=conf.not_followed,
+        not_followed=(*conf.not_followed, *_not_followed_of_partitions(conf, log, settings)),
         has_limits=site.have_limits,
     )
     notes = replay_text.notes(made, described_replay(assumed.of(log, 0), len(found)))
     emit(replay_text.json_lines(made, notes) if wants_json else replay_text.lines(made, notes))
     if write_page:
         write_page(made, found, notes)
+
+
+def _not_followed_of_partitions(conf: SiteConf, log: Workload, settings: SimulationSettings) -> Iterator[str]:
+    if conf.settings.partitions and not settings.slurm.partitions:
+        yield "nodes and PriorityTier of partitions (the nodes are not those of slurm.conf)"
+    if found := strays(log.jobs, parse(settings.cluster), settings.slurm.partitions):
+        listed = ", ".join(f"{name} ({count:,} job{'s' * (count > 1)})" for name, count in found.items())
+        yield f"partitions that are not in slurm.conf or could not hold these jobs, which run on any node: {listed}"

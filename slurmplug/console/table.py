@@ -39,11 +39,15 @@ class Field(Generic[Row]):
     unknown: str = ""
     left: bool = False
 
-    def texts(self, values: Iterable[Any]) -> list[str]:
+    def texts(self, values: Sequence[Any]) -> list[str]:
         """The values as shown on a terminal, not cut, unprintable characters escaped."""
         if self.kind == "text":
-            return [self.unknown if value is None else printable(str(value)) for value in values]
-        return [format_value(value, self.kind, self.unknown) for value in values]
+            texts = [self.unknown if value is None else str(value) for value in values]
+            return texts if "".join(texts).isprintable() else list(map(printable, texts))
+        if self.kind in ("time", "span"):  # many are the same, and take the longest
+            known = {value: format_value(value, self.kind, self.unknown) for value in set(values)}
+            return list(map(known.__getitem__, values))
+        return [self.unknown if value is None else format_value(value, self.kind) for value in values]
 
 
 def columns(fields: Sequence[Field[Row]], rows: Sequence[Row]) -> list[list[Value]]:
@@ -157,7 +161,7 @@ def fitted(field: Field[Any], texts: Sequence[str]) -> Field[Any]:
 
 def _narrow(texts: Sequence[str]) -> bool:
     """Whether each of their characters, all printable, takes one cell of a terminal."""
-    return all(map(str.isascii, texts))
+    return "".join(texts).isascii()
 
 
 def _padded_column(field: Field[Any], texts: Sequence[str]) -> tuple[str, Iterable[str]]:

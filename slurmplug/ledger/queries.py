@@ -15,7 +15,7 @@ from slurmplug.errors import UsageError
 from slurmplug.intake.job_record import JobFacts, JobRecord
 from slurmplug.ledger.database import LedgerFile
 from slurmplug.ledger.facts import facts_from
-from slurmplug.ledger.job_rows import change_from_row
+from slurmplug.ledger.job_rows import change_from_row, row_with_facts
 from slurmplug.ledger.last_reports import last_reports
 from slurmplug.ledger.rankings import CycleRankings
 from slurmplug.ledger.selection import Selection, condition
@@ -100,57 +100,62 @@ def cycle_rankings(ledger: LedgerFile) -> CycleRankings | None:
 
 
 def jobs(ledger: LedgerFile, which: Selection, *, whole: bool = False) -> list[Row]:
-    """The columns of these jobs in order of id, elements of an array together, with the last reports of those that
-    reported (`last_reports`).
+    """The columns of these jobs in order of id, elements of an array together, those of `JobFacts` as `facts`, with the
+    last reports of those that reported (`last_reports`).
 
     `seen` is when the job was last seen.
 
     If Slurm has used an id for several jobs, only the latest is returned, like sacct without --duplicates.
 
     Args:
-        whole: all columns, as `job_rows.record_from_row` needs them
+        whole: with all that `job_rows.record_from_row` needs
 
     Raises:
         UsageError: more than `which.most` jobs match.
     """
-    return _with_reports(ledger, _select(ledger, _WHOLE_JOBS if whole else _JOBS, which))
+    names = (*_SHOWN, *_OF_RECORD) if whole else _SHOWN
+    return _with_reports(ledger, names, _select(ledger, _columns(names), which))
 
 
 def jobs_in_rows(ledger: LedgerFile, rows: Sequence[int]) -> list[Row]:
     """The columns of the jobs in these rows of the ledger, in their order, as `jobs` returns them."""
-    found = {job["id"]: job for job in ledger.query(_JOBS_IN_ROWS, json.dumps(rows))}
-    return _with_reports(ledger, [found[row] for row in rows if row in found])
+    found = {job[0]: job for job in ledger.tuples(_JOBS_IN_ROWS, json.dumps(rows))}
+    return _with_reports(ledger, _SHOWN, [found[row] for row in rows if row in found])
 
 
-def _with_reports(ledger: LedgerFile, found: list[Row]) -> list[Row]:
+def _with_reports(ledger: LedgerFile, names: Sequence[str], found: Iterable[tuple[Any, ...]]) -> list[Row]:
+    """names: of the columns before those of `JobFacts`."""
     ranked = cycle_rankings(ledger)
     seen = ranked.started or 0.0 if ranked else 0.0
     listed = ranked.jobs if ranked else ()
-    for row in found:
+    jobs = []
+    for values in found:
+        row = row_with_facts(names, values)
         row["seen"] = max(row["last_seen"], seen) if row["id"] in listed else row["last_seen"]
         if row["first_iteration"] is not None:
             stored = row["last_reported"]
             row.update(json.loads(stored) if stored else last_reports(ledger, row["id"], row["trial"]))
-    return found
+        jobs.append(row)
+    return jobs
 
 
 def job_rows(ledger: LedgerFile, which: Selection) -> list[int]:
     """The rows of the jobs that `jobs` returns, in that order. Raises as that."""
-    return [row["id"] for row in _select(ledger, _JOB_ROWS, which)]
+    return [row for (row,) in _select(ledger, "jobs.id", which)]
 
 
-def live_jobs(ledger: LedgerFile) -> list[tuple[int, int, float, str, int, int]]:
-    """Of the jobs of the last cycle what their order in the queue depends on: row, job id, first submit, state, whether
-    an operator excluded it, and whether its script was not read."""
+def live_jobs(ledger: LedgerFile) -> list[tuple[int, int, float, str, int]]:
+    """Of the jobs of the last cycle what their order in the queue depends on: row, job id, first submit, state, and
+    whether an operator excluded it."""
     ranked = cycle_rankings(ledger)
     return [job for job in ledger.tuples(_LIVE_JOBS) if job[0] in ranked.jobs] if ranked else []
 
 
-def _select(ledger: LedgerFile, sql: str, which: Selection) -> list[Row]:
+def _select(ledger: LedgerFile, columns: str, which: Selection) -> list[tuple[Any, ...]]:
     ranked = cycle_rankings(ledger)
     where, values = condition(which, ranked.jobs if ranked else ())
     limit = which.most + 1 if which.most else -1
-    found = ledger.query(sql.format(where=where), *values, limit)
+    found = ledger.tuples(_LATEST.format(columns=columns, where=where), *values, limit)
     if which.most and len(found) > which.most:
         raise UsageError(f"these are more than {which.most} jobs: choose a shorter time, users or states")
     return found
@@ -302,7 +307,7 @@ _RANKINGS = """
 SELECT cycle, (SELECT started FROM cycles WHERE cycles.id = standing.cycle) AS started, told FROM standing
 """
 _LATEST = """
-FROM jobs
+SELECT {columns} FROM jobs
 WHERE {where} AND NOT EXISTS (
     SELECT 1 FROM jobs AS later
     WHERE later.cluster = jobs.cluster AND later.job_id = jobs.job_id AND later.first_submit > jobs.first_submit
@@ -312,18 +317,23 @@ ORDER BY coalesce(nullif(jobs.array_id, 0), jobs.job_id), jobs.array_task, jobs.
 _SHOWN = (
     "id", "cluster", "first_submit", "directives", "submitted_directives", "changes", "in_doubt", "given_back",
     "last_seen", "label", "checkpoint", "trial", "trials", "first_iteration", "last_reported", "waited_before",
-    "attained_before", "predicted", "predicted_low", "predicted_high", "predicted_by", "foreseen", "foreseen_low",
-    "foreseen_high", "foreseen_at", *JobFacts._fields,
+    "attained_before", "predicted", "predicted_low", "predicted_high", "foreseen", "foreseen_low",
+    "foreseen_high", "foreseen_at", "stop",
 )  # fmt: skip
-_STOP = "(SELECT stop FROM stops WHERE stops.job = jobs.id LIMIT 1) AS stop"
-_JOBS = f"SELECT {', '.join(f'jobs.{name}' for name in _SHOWN)}, {_STOP} {_LATEST}"
-_JOBS_IN_ROWS = f"""
-SELECT {", ".join(f"jobs.{name}" for name in _SHOWN)}, {_STOP} FROM jobs WHERE id IN (SELECT value FROM json_each(?))
-"""
-_WHOLE_JOBS = f"SELECT jobs.*, {_STOP} {_LATEST}"
-_JOB_ROWS = f"SELECT jobs.id {_LATEST}"
+_OF_RECORD = (
+    "script_digest", "checkpoint_time", "gpu_use", "factor_compared", "factor_booted", "factor_by_others", "requested",
+    "listed", "admission", "predicted_by",
+)  # fmt: skip
+
+
+def _columns(names: Iterable[str]) -> str:
+    stop = "(SELECT stop FROM stops WHERE stops.job = jobs.id LIMIT 1)"
+    return ", ".join(stop if name == "stop" else f"jobs.{name}" for name in (*names, *JobFacts._fields))
+
+
+_JOBS_IN_ROWS = f"SELECT {_columns(_SHOWN)} FROM jobs WHERE id IN (SELECT value FROM json_each(?))"
 _LIVE_JOBS = """
-SELECT id, job_id, first_submit, state, given_back, directives = 'null' OR in_doubt FROM jobs WHERE ended = 0
+SELECT id, job_id, first_submit, state, given_back FROM jobs WHERE ended = 0
 """
 _STEPS = """
 SELECT steps.* FROM steps JOIN operations ON operations.id = steps.operation WHERE operations.job = ? ORDER BY steps.at

@@ -17,7 +17,7 @@ from slurmplug.config.schema import Config
 from slurmplug.forecasting import saved_curves
 from slurmplug.forecasting.curve_fans import LARGEST_BELIEVABLE, CurveFans, PredictedLosses
 from slurmplug.intake.columns import jobs_of
-from slurmplug.ledger import cycle_queries, job_rows
+from slurmplug.ledger import cycle_queries
 from slurmplug.ledger.database import LedgerFile
 from slurmplug.ledger.rows import INTERVAL_LEVELS
 from slurmplug.reports.job_view import Job
@@ -38,7 +38,7 @@ or null.
 
 def curve(ledger: LedgerFile, job: Job, config: Config) -> Curve:
     """The learning curve of a job that was read whole. Raises LedgerError."""
-    record = job_rows.record_from_row(dict(job.columns), cycle_queries.points(ledger, job.row))
+    record = job.record_with(cycle_queries.points(ledger, job.row))
     unknown = np.full(1, np.nan)
     jobs, _ = jobs_of([record], unknown, unknown, np.zeros(1, dtype=np.int64), job.seen)
     quantity, sign, target = str(jobs.quantity[0]), float(jobs.sign[0]), float(jobs.target[0])

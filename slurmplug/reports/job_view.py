@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from operator import itemgetter
 from types import MappingProxyType
 from typing import Any, Literal
 
@@ -32,10 +31,19 @@ class Job:
     """One job. `row`: its row in the ledger; `facts`: Slurm's; `ranking`: in the last cycle, None if that did not have
     the job; `columns`: those of the ledger. What takes long is read from these only when it is asked for."""
 
-    __slots__ = (
-        "_elapsed", "_final", "_judgement", "_kept_forecast", "_left_to_slurm_by", "_outlook", "_record", "_remaining",
-        "columns", "directives", "facts", "first", "quantities", "ranking", "reported_at", "row", "seen", "waits",
-    )  # fmt: skip
+    first: float | None
+    """the lowest iteration that it ever reported"""
+    quantities: Mapping[str, float] = NOTHING
+    """the last value of each, which may be NaN or infinite"""
+    reported_at: Mapping[str, float] = NOTHING
+    """the iteration of each of these, counted as `iteration`"""
+    _outlook: Outlook | Literal["not read"] | None = "not read"
+    _left_to_slurm_by: str | None = None
+    _record: JobRecord | None = None
+    _judgement: JudgedBy | None = None
+    _elapsed: float | None = None
+    _remaining: PredictedValue | None = None
+    _final: PredictedValue | None = None
 
     def __init__(
         self, columns: Mapping[str, Any], ranking: JobRanking | None, forecast: KeptForecast | None = None
@@ -43,38 +51,30 @@ class Job:
         """columns: as `queries.jobs` returns them. forecast: the last one of the queue."""
         self.row: int = columns["id"]
         self.columns = columns
-        self.facts = JobFacts._make(_FACTS(columns))
+        self.facts: JobFacts = columns["facts"]
         self.directives = job_rows.directives_from(columns["directives"])
         self.ranking = ranking
         self.seen: float = columns["seen"]
         """when it was last seen"""
         self.waits: bool = self.facts.state in WAITING
         """whether it is pending, in any of Slurm's ways"""
-        self.first: float | None = columns["first_iteration"]
-        """the lowest iteration that it ever reported"""
-        self.quantities: Mapping[str, float] = NOTHING
-        """the last value of each, which may be NaN or infinite"""
-        self.reported_at: Mapping[str, float] = NOTHING
-        """the iteration of each of these, counted as `iteration`"""
+        self.first = columns["first_iteration"]
         if self.first is not None:
             before = self._before
             self.quantities = {name: float(value) for name, value in columns["quantities"].items()}
             self.reported_at = {name: at + before for name, at in columns["quantities_at"].items()}
         self._kept_forecast = forecast
-        self._outlook: Outlook | Literal["not read"] | None = "not read"
-        self._left_to_slurm_by: str | None = None
-        self._record: JobRecord | None = None
-        self._judgement: JudgedBy | None = None
-        self._elapsed: float | None = None
-        self._remaining: PredictedValue | None = None
-        self._final: PredictedValue | None = None
 
     @property
     def record(self) -> JobRecord:
         """All that the ledger has of it, without its points; of a job that was read whole."""
         if self._record is None:
-            self._record = job_rows.record_from_row(dict(self.columns), ())
+            self._record = self.record_with(())
         return self._record
+
+    def record_with(self, points: Iterable[Row]) -> JobRecord:
+        """The same with these of its points (`job_rows.record_from_row`)."""
+        return job_rows.record_from_row({**self.columns, **self.facts._asdict()}, points)
 
     @property
     def key(self) -> JobKey:
@@ -358,6 +358,3 @@ def leaving_rule(given_back: bool, rule: str, unread: bool) -> str:
     if given_back:
         return GivenBack.rule
     return NOT_READ if rule == Unmanaged.rule and unread else rule
-
-
-_FACTS = itemgetter(*JobFacts._fields)

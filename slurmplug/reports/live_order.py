@@ -1,13 +1,13 @@
 """The order of the live queue: by a few columns, as a report may show a few of thousands of jobs, or of whole jobs."""
 
-import math
+import itertools
 from collections.abc import Iterable
 from typing import NamedTuple
 
 from slurmplug.ledger import queries
 from slurmplug.ledger.database import LedgerFile
 from slurmplug.ledger.selection import WAITING
-from slurmplug.reports.job_view import Job, leaving_rule
+from slurmplug.reports.job_view import Job
 
 
 class Placed(NamedTuple):
@@ -27,22 +27,18 @@ def live_order(ledger: LedgerFile) -> list[Placed]:
     rankings = queries.cycle_rankings(ledger)
     if rankings is None:
         return []
-    found = []
-    for job in queries.live_jobs(ledger):
-        row, job_id, submitted, state, given_back, unread = job
-        left_to_slurm = leaving_rule(bool(given_back), rankings.column("spared", row), bool(unread))
-        score = None if left_to_slurm else rankings.column("rank", row)
-        found.append((state in WAITING, score, submitted, job_id, row))
-    scored = ((score, *rest) for waits, score, *rest in found if waits and score is not None)
-    waiting = sorted((-score, *rest) for score, *rest in scored)
-    ranks = {row: rank for rank, (*_, row) in enumerate(waiting, start=1)}
-
-    def place(job: tuple[bool, float | None, float, int, int]) -> tuple[bool, float, float, int]:
-        waits, score, _, job_id, row = job
-        return waits, ranks.get(row, math.inf), math.inf if score is None else -score, job_id
-
+    spared, scores, priorities = (rankings.columns[name] for name in ("spared", "rank", "priority"))
+    order = []
+    for row, job_id, submitted, state, given_back in queries.live_jobs(ledger):
+        score = None if given_back or spared[row] else scores[row]
+        waits = state in WAITING
+        before = (-score, submitted if waits else 0.0) if score is not None else ()
+        order.append((waits, score is None, before, job_id, row))
+    order.sort()
+    ranks = itertools.count(1)
     return [
-        Placed(row, ranks.get(row), rankings.column("priority", row) or 0.0) for *_, row in sorted(found, key=place)
+        Placed(row, next(ranks) if waits and not unscored else None, priorities[row] or 0.0)
+        for waits, unscored, _, _, row in order
     ]
 
 

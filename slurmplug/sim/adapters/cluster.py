@@ -5,6 +5,7 @@ from dataclasses import fields
 
 import numpy as np
 
+from predictors.arrays import Bools, Ints
 from slurmplug.cluster.limits import Limits
 from slurmplug.cluster.port import Command, JobRows, NodeRows, Outcome, Reading, ResourceRequest, Site, Submission
 from slurmplug.sim.engine.allocations import GpusByNode
@@ -30,6 +31,10 @@ class SimCluster:
         """(rows,) SiteFactors and priorities; they change only where Slurm places the jobs"""
         self.reservations: dict[int, str] = {}
         """by row, the reservation that a job requests"""
+        self.node_sets: Bools = np.ones((1, len(engine.nodes)), dtype=bool)
+        """(sets, nodes) which nodes each set has"""
+        self.set_of: Ints = np.zeros(len(engine.state), dtype=np.int64)
+        """(rows,) on the nodes of which set each may run"""
         self._node = {name: node for node, name in enumerate(engine.nodes.names)}
         self._handlers: Mapping[str, Callable[[int, Command], str]] = {
             "place": self._place,

@@ -24,6 +24,7 @@ from slurmplug.sim.engine.run_log import ALMOST
 
 SEEDS = 1_000_003
 """the seed of a cycle is its run's seed times this, plus its number"""
+_ANYWHERE = ("", "", 0)
 
 
 class SimIntake:
@@ -36,12 +37,18 @@ class SimIntake:
         priority: Floats,
         reservations: Mapping[int, str] = MappingProxyType({}),
         seed: int = 0,
+        *,
+        node_sets: Bools | None = None,
+        set_of: Ints | None = None,
     ) -> None:
-        """site_factors, priority: (rows,) of all jobs, of the launcher; reservations: by row, as requested."""
+        """site_factors, priority: (rows,) of all jobs, of the launcher; reservations: by row, as requested. set_of
+        (rows,): a job runs on nodes of this row of node_sets (sets, nodes); without them on every node."""
         self._engine, self._site_factors, self._priority, self._seed = engine, site_factors, priority, seed
         self._reservations = reservations
-        self._classes: list[tuple[str, str]] = [("", "")]
-        """the reservation and the type of GPU of each placement class"""
+        self._node_sets = np.ones((1, len(engine.nodes)), dtype=bool) if node_sets is None else node_sets
+        self._set_of = np.zeros(len(engine.state), dtype=np.int64) if set_of is None else set_of
+        self._classes: list[tuple[str, str, int]] = [_ANYWHERE]
+        """the reservation, the type of GPU and the set of nodes of each placement class"""
         types = engine.nodes.gpu_type
         self._gpu_types = tuple(sorted(set(types.tolist()) - {""}))
         self._has_type = types[:, None] == np.array(self._gpu_types, dtype=np.str_)
@@ -164,8 +171,8 @@ class SimIntake:
         reserved = (
             [self._reservations.get(row, "") for row in live.tolist()] if self._reservations else [""] * len(live)
         )
-        wanted = list(zip(reserved, requested, strict=True))
-        self._classes = sorted({("", ""), *wanted})
+        wanted = list(zip(reserved, requested, self._set_of[live].tolist(), strict=True))
+        self._classes = sorted({_ANYWHERE, *wanted})
         if len(self._classes) > 1:
             number = {each: at for at, each in enumerate(self._classes)}
             self._columns["placement"] = np.array([number[each] for each in wanted], dtype=np.int64)
@@ -273,18 +280,20 @@ class SimIntake:
         return np.asarray(np.append(share, np.nan)[self._first_node])
 
     def _types_of_classes(self) -> Ints:
-        found = [self._gpu_types.index(kind) if kind in self._gpu_types else -1 for _, kind in self._classes]
+        found = [self._gpu_types.index(kind) if kind in self._gpu_types else -1 for _, kind, _ in self._classes]
         return np.array(found if max(found) >= 0 else [], dtype=np.int64)
 
     def _fits_of(self, reading: Reading) -> Bools:
-        """(placement classes, nodes) every node with GPUs of the type but those that are set aside for others."""
+        """(placement classes, nodes) every node of the set with GPUs of the type but those set aside for others."""
         names = self._engine.nodes.names
         aside = {each.name: each.nodes for each in reading.reservations if each.start <= reading.now < each.end}
         taken = frozenset().union(*aside.values())
         fits = np.ones((len(self._classes), len(names)), dtype=bool)
-        for row, (reservation, gpu_type) in enumerate(self._classes):
+        for row, (reservation, gpu_type, nodes) in enumerate(self._classes):
             inside = aside.get(reservation, frozenset())
-            fits[row] = [name in inside if reservation else name not in taken for name in names]
+            fits[row] = self._node_sets[nodes] & [
+                name in inside if reservation else name not in taken for name in names
+            ]
             if gpu_type:
                 fits[row] &= self._engine.nodes.gpu_type == gpu_type
         return fits

@@ -86,11 +86,14 @@ class Simulation:
         self.engine = Engine(jobs, nodes, settings.contention, limits=not direct)
         self.port = SimCluster(self.engine) if direct else SlurmSimCluster(self.engine, settings.slurm)
         self.ledger = MemoryLedger()
+        port = self.port
+        intake = SimIntake(
+            self.engine, port.site_factors, port.priority, port.reservations, settings.seed,
+            node_sets=port.node_sets, set_of=port.set_of,
+        )  # fmt: skip
         self.scheduler = Scheduler(
             port=self.port,
-            intake=SimIntake(
-                self.engine, self.port.site_factors, self.port.priority, self.port.reservations, settings.seed
-            ),
+            intake=intake,
             forecaster=SimForecaster(self.engine, settings.seed, caches, told=settings.run_times == "told"),
             policy=policy,
             ledger=self.ledger,

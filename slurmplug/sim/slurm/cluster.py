@@ -31,6 +31,7 @@ from slurmplug.sim.slurm.launcher import (
     jobs_to_start,
     priorities,
 )
+from slurmplug.sim.slurm.partitions import job_partitions
 
 SCHED_INTERVAL = 60.0
 """Seconds after which Slurm schedules though nothing has changed, by default."""
@@ -49,10 +50,7 @@ class _Reserved:
 
 
 class SlurmSimCluster(SimCluster):
-    """`ClusterPort` to an engine whose jobs Slurm starts.
-
-    `site_factors`, `priority` (rows,): SiteFactors, and the priorities they lead to.
-    """
+    """`ClusterPort` to an engine whose jobs Slurm starts."""
 
     def __init__(self, engine: Engine, settings: LauncherSettings | None = None) -> None:
         super().__init__(engine)
@@ -87,6 +85,11 @@ class SlurmSimCluster(SimCluster):
         self._fairshare = Fairshare.of(table, self._settings)
         self._held = HeldByRow(3 + len(self._gpu_types))
         self._total = self._with_types(engine.nodes.capacity, np.arange(len(engine.nodes)))
+        partitions = self._settings.partitions
+        self._partitions = job_partitions(
+            partitions, self._columns["partition"], self._gpus, self._per_gpu, self._total
+        )
+        self.node_sets, self.set_of = self._partitions.nodes, self._partitions.where[table.training]
         self._limit = table.columns["time_limit"][first]
         at_most = np.where(np.isnan(self._limit), self._settings.default_limit, self._limit)
         self._limits = JobLimits.of(self._settings.limits, table, self._per_gpu, self._gpu_types, at_most)
@@ -275,7 +278,10 @@ class SlurmSimCluster(SimCluster):
             settings = replace(self._settings, backfill=backfill)
             held = self._held_resources()
             limited = self._limits.left(engine, waiting, pending) if self._limits else None
-            found = jobs_to_start(pending, held, room, of_priority, now=now, settings=settings, limited=limited)
+            found = jobs_to_start(
+                pending, held, room, of_priority,
+                now=now, settings=settings, limited=limited, partitions=self._partitions.of(waiting),
+            )  # fmt: skip
             for start in found:
                 self._start(int(waiting[start.row]), start)
         holds = engine.allocations.holds

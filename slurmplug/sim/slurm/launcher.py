@@ -1,15 +1,17 @@
 """Which pending jobs Slurm would start now, and where: priority order and EASY backfill on time limits.
 
-As sched/backfill of Slurm does it, without what a simulation of training does not need: jobs start in order of priority
-until one does not fit; that one is promised the earliest start that the time limits of what runs allow, and a later
-job starts now only where it does not delay this promise (Lifka, JSSPP 1995). A job that would be above a limit of its
-QOS or associations is passed over, whether there is room for it or not, and is promised nothing. Pure: clock and queue
-are the caller's.
+As Slurm's job_scheduler.c and sched/backfill do it, without what a simulation of training does not need: jobs start in
+order of their partitions' PriorityTier and then of priority. Where one does not fit, no later job of its partition, nor
+of another on nodes of that partition, starts in that order any more; it is promised the earliest start that the time
+limits of what runs allow, and a later job starts now only where it does not delay such a promise (Lifka, JSSPP 1995). A
+job that would be above a limit of its QOS or associations is passed over, whether there is room for it or not, and is
+promised nothing. Pure: clock and queue are the caller's.
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 
 import numpy as np
 
@@ -17,7 +19,8 @@ from predictors.arrays import Bools, Floats, Ints, Texts
 from slurmplug.cluster.limits import Limits
 from slurmplug.sim.slurm.fair_tree import Shares
 from slurmplug.sim.slurm.limited import Limited
-from slurmplug.sim.slurm.multifactor import Billing, Weights, priority
+from slurmplug.sim.slurm.multifactor import Billing, Weights, priority, size_factor
+from slurmplug.sim.slurm.partitions import JobPartitions, Partition, one_for_all
 
 _SLACK = 1e-6
 """of a CPU or a MiB, lost to rounding"""
@@ -35,6 +38,7 @@ class LauncherSettings:
     until others can have what it held. A site can take both from its accounting (docs/simulator.md). `limits`: of QOS
     and associations. `shares`: of accounts and users, for Fair Tree; without them all users are equal.
     `fairshare_interval`: seconds from one computation of Fair Tree's fairshare to the next, as PriorityCalcPeriod.
+    `partitions`: by name; a job of another runs on all nodes.
     """
 
     weights: Weights = field(default_factory=Weights)
@@ -49,6 +53,7 @@ class LauncherSettings:
     shares: Shares | None = None
     billing: Billing = field(default_factory=Billing)
     fairshare_interval: float = 300.0
+    partitions: Mapping[str, Partition] = field(default_factory=lambda: MappingProxyType({}))
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,20 +115,22 @@ def priorities(
 ) -> Ints:
     """The priority of each pending job (n,). fairshare: (n,) from 0 to 1.
 
-    A job's size is the mean of its shares of the nodes and of the CPUs.
+    A job requests as few nodes as can hold it.
     """
     nodes = np.ceil(np.maximum(pending.gpus, 1) / max(room.total[:, 0].max(initial=0.0), 1.0))
-    cpus = pending.demand[:, 1] * np.maximum(pending.gpus, 1)
-    size = (nodes / max(len(room.total), 1) + cpus / max(room.total[:, 1].sum(), 1.0)) / 2
+    requested = pending.demand[:, :3] * np.maximum(pending.gpus, 1)[:, None]
+    weights, limit = settings.weights, np.where(pending.time_limit > 0, pending.time_limit, settings.default_limit)
+    of_nodes, of_cpus = nodes / max(len(room.total), 1), requested[:, 1] / max(room.total[:, 1].sum(), 1.0)
     return priority(
-        settings.weights,
+        weights,
         waited=now - np.maximum(pending.eligible, pending.begin),
         fairshare=fairshare,
-        size=size,
+        size=size_factor(weights, of_nodes, of_cpus, limit),
         qos=pending.qos,
         partition=pending.partition,
         nice=pending.nice,
         site_factor=pending.site_factor,
+        requested=np.column_stack([requested, nodes]) if weights.tres else None,
     )
 
 
@@ -136,9 +143,10 @@ def jobs_to_start(
     now: float,
     settings: LauncherSettings | None = None,
     limited: Limited | None = None,
+    partitions: JobPartitions | None = None,
 ) -> tuple[Start, ...]:
     """The jobs to start now, in that order. of_priority: (n,) of `priorities`. limited: what the limits of QOS and
-    associations leave to each (n,); what starts is added to it.
+    associations leave to each (n,); what starts is added to it. partitions: of each (n,), None for one with all nodes.
 
     Nodes with a reservation are for the jobs that name it, and these run nowhere else; so each reservation is a queue
     of its own. The same priority: first submitted, first started.
@@ -146,7 +154,8 @@ def jobs_to_start(
     settings = settings or LauncherSettings()
     if not len(pending):
         return ()
-    ranked = np.argsort(-of_priority, kind="stable")
+    partitions = partitions or one_for_all(len(pending), len(room.free))
+    ranked = np.lexsort((-of_priority, -partitions.tier))
     ranked = ranked[pending.begin[ranked] <= now]
     if limited is not None:
         ranked = ranked[~limited.held_back()[ranked]]
@@ -156,7 +165,7 @@ def jobs_to_start(
         rows = ranked[pending.reservation[ranked] == name] if len(names) > 1 or name else ranked
         nodes = np.flatnonzero((room.reservation == name) & room.up)
         if len(nodes):
-            one = _SchedulingPass(pending, held, room, nodes, now=now, settings=settings, limited=limited)
+            one = _SchedulingPass(pending, held, room, nodes, partitions, now=now, settings=settings, limited=limited)
             started += one.run(rows)
     if len(names) == 1:
         return tuple(started)
@@ -164,11 +173,30 @@ def jobs_to_start(
     return tuple(sorted(started, key=lambda start: order[start.row]))
 
 
-def earliest_start(pending: Pending, row: int, held: HeldResources, room: NodeResources, now: float) -> float:
+def earliest_start(
+    pending: Pending,
+    row: int,
+    held: HeldResources,
+    room: NodeResources,
+    now: float,
+    *,
+    partitions: JobPartitions | None = None,
+) -> float:
     """When the job could start at the latest, if nothing else started: by the time limits; infinite where never."""
     nodes = np.flatnonzero((room.reservation == pending.reservation[row]) & room.up)
-    promised = _SchedulingPass(pending, held, room, nodes, now=now, settings=LauncherSettings()).promise(row)
-    return promised[0] if promised else math.inf
+    partitions = partitions or one_for_all(len(pending), len(room.free))
+    one = _SchedulingPass(pending, held, room, nodes, partitions, now=now, settings=LauncherSettings())
+    promised = one.promise(row)
+    return promised.time if promised else math.inf
+
+
+@dataclass(eq=False)
+class _Promise:
+    """A job of these nodes (a set of `JobPartitions`) can start then; `spare` (m, resources) is free beside it."""
+
+    where: int
+    time: float
+    spare: Floats
 
 
 class _SchedulingPass:
@@ -180,6 +208,7 @@ class _SchedulingPass:
         held: HeldResources,
         room: NodeResources,
         nodes: Ints,
+        partitions: JobPartitions,
         *,
         now: float,
         settings: LauncherSettings,
@@ -187,63 +216,100 @@ class _SchedulingPass:
     ) -> None:
         self._pending, self._nodes, self._now, self._settings = pending, nodes, now, settings
         self._limited = limited
+        self._where, self._sets = partitions.where, partitions.nodes[:, nodes]
+        self._index = np.arange(len(nodes))
+        self._inside = [slice(None) if each.all() else np.flatnonzero(each) for each in self._sets]
+        """by set, which of `nodes` are in it"""
         place = np.full(len(room.free), -1)
         place[nodes] = np.arange(len(nodes))
         here = place[held.node] >= 0 if len(held.node) else np.zeros(0, dtype=bool)
-        self._node = place[held.node[here]]
-        self._amount = held.amount[here]
-        self._until = np.maximum(held.until[here], now)
+        self._held = HeldResources(place[held.node[here]], held.amount[here], np.maximum(held.until[here], now))
+        self._planned = HeldResources(self._held.node[:0], self._held.amount[:0], self._held.until[:0])
+        """of the jobs with a promise, as if they held it from now on"""
         self._free, self._total = room.free[nodes].astype(np.float64), room.total[nodes]
         limit = pending.time_limit
         self._limit = np.where(limit > 0, limit, settings.default_limit)  # NaN is not above 0
 
     def run(self, rows: Ints) -> Iterator[Start]:
-        """The starts, in order of priority."""
-        waiting = iter(rows.tolist())
-        for row in waiting:
-            if start := self._start(row, self._free):
+        """The starts, in order of priority, then those of backfill."""
+        sets = set(self._where[rows].tolist())
+        failed: set[int] = set()
+        left: list[int] = []
+        free = self._free
+        for at, row in enumerate(rows.tolist()):
+            if failed == sets:
+                left += rows[at:].tolist()
+                break
+            where = int(self._where[row])
+            if where in failed:
+                left.append(row)
+                continue
+            if start := self._start(row, free):
                 yield start
-                continue
-            if self._holds_back(row):
-                continue
-            if self._place(row, self._free_at(math.inf)) is None:
-                continue  # it requests more than there is: later jobs need not wait for it
-            if self._settings.backfill and (promised := self.promise(row)):
-                yield from self._backfill(waiting, *promised)
-            return
+            elif self._holds_back(row) or self._place(row, self._free_at(math.inf)) is None:
+                continue  # for a limit, or as it requests more than there is: later jobs need not wait for it
+            else:
+                failed.add(where)
+                left.append(row)
+            free = self._free
+            if failed:
+                free = np.where(np.any(self._sets[sorted(failed)], axis=0)[:, None], 0.0, free)
+        if self._settings.backfill:
+            yield from self._backfill(left)
 
-    def promise(self, row: int) -> tuple[float, Floats] | None:
-        """When the job can start by the time limits, and what is then free beside it (m, resources)."""
-        times = np.unique(self._until)
+    def promise(self, row: int) -> _Promise | None:
+        """When the job can start by the time limits of what runs and of the jobs with a promise already."""
+        times = np.unique(np.concatenate([self._held.until, self._planned.until]))
         low, high = 0, len(times)  # the first time at which it fits: what is free only grows
         found = None
         while low < high:
             middle = (low + high) // 2
             free = self._free_at(float(times[middle]))
             if placed := self._place(row, free):
-                found, high = (float(times[middle]), self._less(free, row, *placed)), middle
+                found, high = (float(times[middle]), free, *placed), middle
             else:
                 low = middle + 1
-        return found
+        if found is None:
+            return None
+        time, free, nodes, shares = found
+        spare = self._less(free, row, nodes, shares)
+        until = np.full(len(nodes), time + self._limit[row])
+        self._planned = _with(self._planned, nodes, (free - spare)[nodes], until)
+        return _Promise(int(self._where[row]), time, spare)
 
-    def _backfill(self, waiting: Iterator[int], shadow: float, spare: Floats) -> Iterator[Start]:
-        """Starts behind a promise at `shadow`: jobs that end by then, and jobs in what is spare beside it."""
-        failed: dict[tuple[bool, bytes], int] = {}
-        for _, row in zip(range(self._settings.bf_max_job_test), waiting, strict=False):
-            ends_before = self._now + self._limit[row] <= shadow
-            kind = (bool(ends_before), self._pending.demand[row].tobytes())
-            units = max(int(self._pending.gpus[row]), 1)
+    def _backfill(self, rows: Sequence[int]) -> Iterator[Start]:
+        """Starts beside the promise to the first job of each set of nodes: jobs that end by then, and jobs in what is
+        spare beside it."""
+        promises: dict[int, _Promise] = {}
+        failed: dict[tuple[int, tuple[int, ...], bytes], int] = {}
+        tested = 0
+        for row in rows:
+            where, units = int(self._where[row]), max(int(self._pending.gpus[row]), 1)
+            if where in promises:
+                if tested == self._settings.bf_max_job_test:
+                    return
+                tested += 1
+            end = self._now + self._limit[row]
+            still = [each for each in promises.values() if end > each.time and self._share_nodes(where, each.where)]
+            kind = (where, tuple(each.where for each in still), self._pending.demand[row].tobytes())
             if units >= failed.get(kind, units + 1):
                 continue  # as many, or fewer, of the same did not fit, and room only shrinks
-            start = self._start(row, self._free if ends_before else np.minimum(self._free, spare))
-            if start is None:
-                if not self._holds_back(row):
-                    failed[kind] = units
-                continue
-            if not ends_before:
+            free = self._free
+            for each in still:
+                free = np.minimum(free, each.spare)
+            if start := self._start(row, free):
                 local = np.searchsorted(self._nodes, start.nodes)
-                spare = self._less(spare, row, local, np.array(start.shares))
-            yield start
+                for each in still:
+                    each.spare = self._less(each.spare, row, local, np.array(start.shares))
+                yield start
+            elif not self._holds_back(row):
+                failed[kind] = units
+                if where not in promises and (promised := self.promise(row)):
+                    promises[where] = promised
+
+    def _share_nodes(self, one: int, other: int) -> bool:
+        """Whether these sets of nodes do."""
+        return one == other or bool((self._sets[one] & self._sets[other]).any())
 
     def _start(self, row: int, free: Floats) -> Start | None:
         placed = None if self._holds_back(row) else self._place(row, free)
@@ -253,9 +319,8 @@ class _SchedulingPass:
         if self._limited is not None:
             self._limited.start(row)
         after = self._less(self._free, row, nodes, shares)
-        self._node = np.concatenate([self._node, nodes])
-        self._amount = np.concatenate([self._amount, (self._free - after)[nodes]])
-        self._until = np.concatenate([self._until, np.full(len(nodes), self._now + self._limit[row])])
+        until = np.full(len(nodes), self._now + self._limit[row])
+        self._held = _with(self._held, nodes, (self._free - after)[nodes], until)
         self._free = after
         return Start(row, tuple(self._nodes[nodes].tolist()), tuple(shares.tolist()))
 
@@ -270,9 +335,12 @@ class _SchedulingPass:
         return left
 
     def _free_at(self, time: float) -> Floats:
+        """(m, resources) beside what has a promise, by the time limits."""
         free = self._free.copy()
-        ended = self._until <= time
-        np.add.at(free, self._node[ended], self._amount[ended])
+        np.subtract.at(free, self._planned.node, self._planned.amount)
+        for held in (self._held, self._planned):
+            ended = held.until <= time
+            np.add.at(free, held.node[ended], held.amount[ended])
         return free
 
     def _place(self, row: int, free: Floats) -> tuple[Ints, Ints] | None:
@@ -280,20 +348,24 @@ class _SchedulingPass:
 
         Of single nodes cons_tres takes the first of that row of neighbours, all with room, whose free CPUs are fewest.
         """
+        inside = self._inside[self._where[row]]
+        of_all, free, total = self._index[inside], free[inside], self._total[inside]
         demand = self._pending.demand[row]
         requested = demand > 0
         units = max(int(self._pending.gpus[row]), 1)
+        if not len(of_all):
+            return None
         if not requested.any():
-            return np.zeros(1, dtype=np.int64), np.zeros(1, dtype=np.int64)
+            return of_all[:1], np.zeros(1, dtype=np.int64)
         room = np.floor((free[:, requested] + _SLACK) / demand[requested]).min(axis=1)
         fitting = np.flatnonzero(room >= units)
         if len(fitting):
-            rows = np.flatnonzero(np.diff(self._nodes[fitting], prepend=-2) > 1)
+            rows = np.flatnonzero(np.diff(self._nodes[of_all[fitting]], prepend=-2) > 1)
             node = fitting[rows[[np.add.reduceat(free[fitting, 1], rows).argmin()]]]
-            return node, np.array([units if self._pending.gpus[row] else 0])
+            return of_all[node], np.array([units if self._pending.gpus[row] else 0])
         if not self._pending.gpus[row] or room.clip(0).sum() < units:
             return None
-        if units <= np.floor((self._total[:, requested] + _SLACK) / demand[requested]).min(axis=1).max():
+        if units <= np.floor((total[:, requested] + _SLACK) / demand[requested]).min(axis=1).max():
             return None
         order = np.lexsort((np.arange(len(room)), -room))
         reached = np.cumsum(room[order].clip(0))
@@ -301,4 +373,13 @@ class _SchedulingPass:
         shares = room[order[:count]].astype(np.int64)
         shares[-1] -= int(reached[count - 1]) - units
         by_node = np.argsort(order[:count])
-        return order[:count][by_node], shares[by_node]
+        return of_all[order[:count][by_node]], shares[by_node]
+
+
+def _with(held: HeldResources, nodes: Ints, amounts: Floats, until: Floats) -> HeldResources:
+    """What is held, and these amounts (k, resources) of these nodes (k,) until then (k,)."""
+    return HeldResources(
+        node=np.concatenate([held.node, nodes]),
+        amount=np.concatenate([held.amount, amounts]),
+        until=np.concatenate([held.until, until]),
+    )

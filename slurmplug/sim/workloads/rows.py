@@ -197,8 +197,8 @@ def space_separated(path: Path, columns: Sequence[str]) -> Iterator[Row]:
 
 
 @contextmanager
-def open_lines(path: Path) -> Iterator[Iterator[str]]:
-    """The lines of a text, which gzip may have packed; a byte order mark is left out.
+def open_lines(path: Path, errors: str = "strict") -> Iterator[Iterator[str]]:
+    """The lines of a text, which gzip may have packed; a byte order mark is left out. errors: as of `bytes.decode`.
 
     Raises:
         WorkloadError: where it cannot be read, is no text, or is too long
@@ -208,13 +208,13 @@ def open_lines(path: Path) -> Iterator[Iterator[str]]:
             packed = file.read(2) == b"\x1f\x8b"
             file.seek(0)
             raw = gzip.GzipFile(fileobj=file) if packed else file
-            yield _lines(path, raw)
+            yield _lines(path, raw, errors)
     except (OSError, EOFError, zlib.error) as error:
         reason = getattr(error, "strerror", None) or error
         raise WorkloadError(f"{path} cannot be read: {reason}") from error
 
 
-def _lines(path: Path, raw: io.BufferedIOBase | gzip.GzipFile) -> Iterator[str]:
+def _lines(path: Path, raw: io.BufferedIOBase | gzip.GzipFile, errors: str) -> Iterator[str]:
     total = number = 0
     while line := raw.readline(LINE_BYTES + 1):
         number += 1
@@ -224,7 +224,7 @@ def _lines(path: Path, raw: io.BufferedIOBase | gzip.GzipFile) -> Iterator[str]:
         if total > FILE_BYTES:
             raise WorkloadError(f"{path}: is longer than {FILE_BYTES} bytes")
         try:
-            yield line.decode("utf-8-sig" if number == 1 else "utf-8")
+            yield line.decode("utf-8-sig" if number == 1 else "utf-8", errors)
         except UnicodeDecodeError:
             raise WorkloadError(f"{path}, line {number}: is not text in UTF-8") from None
 

@@ -78,7 +78,10 @@ def test_a_wait_that_is_further_apart_is_said_with_what_it_may_come_from(tmp_pat
     assert made["waits"]["apart"] < -0.9
     assert made["cluster"] == "1x8x64x99999999"
     assert "not within 10% of the true one" in made["warnings"][0]
-    of_the_site = "model: Licenses, starts that backfill reserves for each job that must wait (only the first has one)"
+    of_the_site = (
+        "model: Licenses, starts that backfill reserves for each job that must wait "
+        "(only the first of each partition has one)"
+    )
     assert f"{of_the_site}, limits of QOS and associations, reservations" in made["warnings"][0]
 
 
@@ -241,6 +244,26 @@ def test_the_past_may_come_from_sacct_itself(true: Path, tmp_path: Path) -> None
     assert {"--allusers", "--allocations", "--duplicates", "--starttime=now-30days"} <= set(called)
 
 
+def test_a_name_with_a_line_break_is_no_job_of_the_past(tmp_path: Path) -> None:
+    """sacct prints a job's name as it is; that of the second job looks like a third one."""
+    program = tmp_path / "sacct"
+    program.write_text(
+        f"#!{sys.executable}\nimport sys\n"
+        "mark = next(each.split('=')[1] for each in sys.argv if each.startswith('--delimiter='))\n"
+        "columns = next(each.split('=')[1] for each in sys.argv if each.startswith('--format=')).split(',')\n"
+        "one = {'JobID': '1', 'User': 'ada', 'Submit': '1000', 'ElapsedRaw': '60', 'AllocTRES': 'gres/gpu=8'}\n"
+        "print(mark.join(columns))\n"
+        "for name in ('train', 'x\\r\\n' + '|'.join(one.get(each, 'y') for each in columns), '\\x1b'):\n"
+        "    print(mark.join({**one, 'JobName': name}.get(each, '') for each in columns))\n"
+    )
+    program.chmod(0o755)
+    config = tmp_path / "slurmplug.toml"
+    config.write_text(f'[slurm]\nbin = "{tmp_path}"\n')
+    result = CliRunner().invoke(main, ["replay", "--since", "now-30days", "--cluster", "1x8", "--config", str(config)])
+    assert result.exit_code == 0, result.output
+    assert "0 of 3 jobs are managed" in result.output
+
+
 def test_a_sacct_that_cannot_be_run_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     def fails(*_: object) -> str:
         raise ReadFailed("sacct exits 1: down")
@@ -340,3 +363,33 @@ def test_limits_that_cannot_be_read_are_refused(limited: tuple[str, ...], tmp_pa
         *limited, "--sacctmgr", str(tmp_path / "dump.cfg"), code=1
     )
     assert "no-such-file cannot be read" in replay(*limited, "--qos", "no-such-file", code=1)
+
+
+def in_partitions(folder: Path) -> tuple[str, ...]:
+    """Jobs of one GPU and ten minutes, two of a partition with one GPU, and one whose partition is gone."""
+    lines = [LIMITED.replace("|QOS|", "|Partition|")]
+    for partition, start in (("one", "10:00:00"), ("one", "10:10:00"), ("two", "10:00:00"), ("gone", "10:00:00")):
+        job = f"{len(lines)}|ada|lab|{partition}|2026-03-01T10:00:00|2026-03-01T10:00:00|2026-03-01T{start}"
+        lines.append(f"{job}|600|01:00:00|gres/gpu=1|1|COMPLETED|train")
+    (folder / "sacct.txt").write_text("\n".join(lines) + "\n")
+    (folder / "slurm.conf").write_text(
+        "NodeName=n[1-3] Gres=gpu:1 CPUs=4\nPartitionName=one Nodes=n1\nPartitionName=two Nodes=n[2-3] PriorityTier=5\n"
+    )
+    return "--sacct", str(folder / "sacct.txt"), "--slurm-conf", str(folder / "slurm.conf"), "--samples", "1"
+
+
+def test_jobs_wait_for_the_nodes_of_their_partition(tmp_path: Path) -> None:
+    made = found(*in_partitions(tmp_path))
+    assert made["waits"]["true_mean"] == 150
+    assert made["waits"]["start_error"] <= 5
+    assert made["waits"]["replayed_mean"] == pytest.approx(150, abs=5)
+    assert (
+        "partitions that are not in slurm.conf or could not hold these jobs, which run on any node: gone (1 job)"
+        in made["not_followed"]
+    )
+
+
+def test_partitions_are_left_aside_where_the_cluster_has_other_nodes_and_that_is_said(tmp_path: Path) -> None:
+    made = found(*in_partitions(tmp_path), "--cluster", "4x1")
+    assert made["waits"]["replayed_mean"] == 0
+    assert "nodes and PriorityTier of partitions (the nodes are not those of slurm.conf)" in made["not_followed"]

@@ -2,6 +2,7 @@
 
 import gzip
 import math
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -267,6 +268,55 @@ def test_a_bad_sacct_row_is_named(write: Write, cell: str, bad: str) -> None:
     path = write("sacct.txt", SACCT + f"7|ada|lab|gpu|high|{cell}|00:02:00|01:00:00|gres/gpu=4|8|C\n")
     with pytest.raises(WorkloadError, match=f"line 2, column {bad}: is no time"):
         load(str(path))
+
+
+NAMED = "JobID|Submit|ElapsedRaw|AllocTRES|State|JobName\n"
+
+
+def test_the_names_of_jobs_that_users_choose_stop_nothing(write: Write) -> None:
+    names = (b"train", b"a|b", b"a\nb|c", b"\xff", b"x\x1b[31m", b"nl\r\ttab", b"\x00", b"y" * 3000)
+    lines = [b"%d|%d|60|gres/gpu=1|COMPLETED|%s\n" % (n, 100 + n, name) for n, name in enumerate(names, 1)]
+    path = write("sacct.txt", "")
+    path.write_bytes(NAMED.encode() + b"".join(lines))
+    found = [job.name for job in load(f"sacct:{path}").jobs]
+    assert found == ["train", "a|b", "a", "\ufffd", "x\\x1b[31m", "nl\\x0d\\x09tab", "\\x00", "y" * 256]
+
+
+def test_a_list_of_sacct_that_was_cut_is_an_error(write: Write) -> None:
+    path = write("sacct.txt", NAMED + "1|100|60|gres/gpu=1|COMPLETED|train\n2|101|60|gres")
+    with pytest.raises(WorkloadError, match=r"sacct.txt, line 3: has 4 cells; the heading has 6"):
+        load(f"sacct:{path}")
+    assert len(load(f"sacct:{path}", skip_bad=True).jobs) == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "is not what sacct --parsable2 lists: its first line is ''"),
+        (
+            "JobID,Submit,ElapsedRaw\n",
+            "is not what sacct --parsable2 lists: its first line is 'JobID,Submit,ElapsedRaw'",
+        ),
+        ("JobID|Submit|JobID\n", "its heading names a column twice"),
+        ("JobID|ElapsedRaw\n", "its heading lacks Submit"),
+        ("JobID|Submit|ElapsedRaw\n1|100|60\n", "has neither AllocTRES nor ReqTRES, which list GPUs"),
+        (NAMED + "1|100|60|cpu=1|COMPLETED|x\n", "lists no GPUs of any job: does AccountingStorageTRES have gres/gpu"),
+        (NAMED + "1|100|-60|gres/gpu=1|COMPLETED|x\n", "column ElapsedRaw: is '-60', not from 0 to"),
+        (NAMED + "1|100|1e300|gres/gpu=1|COMPLETED|x\n", "column ElapsedRaw: is '1e300', not from 0 to"),
+        (NAMED + "1|Mon 10:00|60|gres/gpu=1|COMPLETED|x\n", "run sacct with SLURM_TIME_FORMAT=%s"),
+    ],
+)
+def test_what_cannot_be_used_of_sacct_says_what_to_do(write: Write, text: str, message: str) -> None:
+    with pytest.raises(WorkloadError, match=re.escape(message)):
+        load(f"sacct:{write('sacct.txt', text)}")
+
+
+def test_what_columns_of_sacct_that_are_missing_would_tell_is_not_known(write: Write) -> None:
+    path = write("sacct.txt", NAMED + "1|100|60|gres/gpu=1|COMPLETED|x\n2|100|60|gres/gpu=1|RUNNING|x\n")
+    said = load(f"sacct:{path}").not_known
+    assert {"users", "accounts", "time limits", "how long the jobs would have taken that still ran (1)"} <= set(said)
+    path = write("all.txt", SACCT + "7|ada|lab|gpu|high|2026-03-01T10:00:00|1:00|1:00|gres/gpu=4|8|COMPLETED\n")
+    assert {"users", "accounts", "time limits"}.isdisjoint(load(f"sacct:{path}").not_known)
 
 
 @pytest.mark.parametrize(
