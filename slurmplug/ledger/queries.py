@@ -317,12 +317,12 @@ ORDER BY coalesce(nullif(jobs.array_id, 0), jobs.job_id), jobs.array_task, jobs.
 _SHOWN = (
     "id", "cluster", "first_submit", "directives", "submitted_directives", "changes", "in_doubt", "given_back",
     "last_seen", "label", "checkpoint", "trial", "trials", "first_iteration", "last_reported", "waited_before",
-    "attained_before", "predicted", "predicted_low", "predicted_high", "predicted_by", "foreseen", "foreseen_low",
+    "attained_before", "predicted", "predicted_low", "predicted_high", "foreseen", "foreseen_low",
     "foreseen_high", "foreseen_at", "stop",
 )  # fmt: skip
 _OF_RECORD = (
     "script_digest", "checkpoint_time", "gpu_use", "factor_compared", "factor_booted", "factor_by_others", "requested",
-    "listed", "admission",
+    "listed", "admission", "predicted_by",
 )  # fmt: skip
 
 

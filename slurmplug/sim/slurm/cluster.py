@@ -50,10 +50,7 @@ class _Reserved:
 
 
 class SlurmSimCluster(SimCluster):
-    """`ClusterPort` to an engine whose jobs Slurm starts.
-
-    `site_factors`, `priority` (rows,): SiteFactors, and the priorities they lead to.
-    """
+    """`ClusterPort` to an engine whose jobs Slurm starts."""
 
     def __init__(self, engine: Engine, settings: LauncherSettings | None = None) -> None:
         super().__init__(engine)

@@ -19,7 +19,7 @@ from predictors.arrays import Bools, Floats, Ints, Texts
 from slurmplug.cluster.limits import Limits
 from slurmplug.sim.slurm.fair_tree import Shares
 from slurmplug.sim.slurm.limited import Limited
-from slurmplug.sim.slurm.multifactor import Billing, Weights, priority
+from slurmplug.sim.slurm.multifactor import Billing, Weights, priority, size_factor
 from slurmplug.sim.slurm.partitions import JobPartitions, Partition, one_for_all
 
 _SLACK = 1e-6
@@ -115,20 +115,22 @@ def priorities(
 ) -> Ints:
     """The priority of each pending job (n,). fairshare: (n,) from 0 to 1.
 
-    A job's size is the mean of its shares of the nodes and of the CPUs.
+    A job requests as few nodes as can hold it.
     """
     nodes = np.ceil(np.maximum(pending.gpus, 1) / max(room.total[:, 0].max(initial=0.0), 1.0))
-    cpus = pending.demand[:, 1] * np.maximum(pending.gpus, 1)
-    size = (nodes / max(len(room.total), 1) + cpus / max(room.total[:, 1].sum(), 1.0)) / 2
+    requested = pending.demand[:, :3] * np.maximum(pending.gpus, 1)[:, None]
+    weights, limit = settings.weights, np.where(pending.time_limit > 0, pending.time_limit, settings.default_limit)
+    of_nodes, of_cpus = nodes / max(len(room.total), 1), requested[:, 1] / max(room.total[:, 1].sum(), 1.0)
     return priority(
-        settings.weights,
+        weights,
         waited=now - np.maximum(pending.eligible, pending.begin),
         fairshare=fairshare,
-        size=size,
+        size=size_factor(weights, of_nodes, of_cpus, limit),
         qos=pending.qos,
         partition=pending.partition,
         nice=pending.nice,
         site_factor=pending.site_factor,
+        requested=np.column_stack([requested, nodes]) if weights.tres else None,
     )
 
 

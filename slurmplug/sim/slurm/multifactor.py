@@ -18,7 +18,9 @@ DAY = 86_400.0
 class Weights:
     """PriorityWeight*, PriorityMaxAge and PriorityDecayHalfLife; by default the example of the manual page.
 
-    `qos` and `partitions`: their priorities by name, 0 where there is none; each factor is the share of the highest.
+    `qos_priority` and `partition_priority`: by name, 0 where there is none; each factor is the share of the highest.
+    `favor_small`: PriorityFavorSmall. `relative_to_time`: PriorityFlags=SMALL_RELATIVE_TO_TIME. `tres`: what a GPU, a
+    CPU, a MiB and a node of a job add in a partition, by its name: PriorityWeightTRES over all that the partition has.
     """
 
     age: float = 1_000.0
@@ -30,6 +32,9 @@ class Weights:
     half_life: float = 14 * DAY
     qos_priority: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
     partition_priority: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
+    favor_small: bool = False
+    relative_to_time: bool = False
+    tres: Mapping[str, tuple[float, float, float, float]] = field(default_factory=lambda: MappingProxyType({}))
 
     @property
     def total(self) -> float:
@@ -101,16 +106,38 @@ def priority(
     partition: Texts,
     nice: Floats,
     site_factor: Floats,
+    requested: Floats | None = None,
 ) -> Ints:
-    """Priorities (n,), 1 at least. waited: seconds since eligible; size: the requested share of the cluster."""
+    """Priorities (n,), 1 at least. waited: seconds since eligible; size: of `size_factor`; requested: (n, 4) GPUs,
+    CPUs, MiB and nodes, None where `weights.tres` is empty."""
     factors = (
         weights.age * np.clip(waited / weights.max_age, 0, 1)
         + weights.fairshare * fairshare
-        + weights.job_size * np.clip(size, 0, 1)
+        + weights.job_size * size
         + (weights.qos * _relative(weights.qos_priority, qos) if weights.qos else 0.0)
         + (weights.partition * _relative(weights.partition_priority, partition) if weights.partition else 0.0)
+        + (_of_tres(weights.tres, partition, requested) if weights.tres and requested is not None else 0.0)
     )
     return np.maximum(np.floor(factors + site_factor - nice), 1).astype(np.int64)
+
+
+def size_factor(weights: Weights, of_nodes: Floats, of_cpus: Floats, limit: Floats) -> Floats:
+    """The factor of PriorityWeightJobSize (n,): how large jobs are, or how small.
+
+    of_nodes, of_cpus: (n,) the requested shares of all nodes and CPUs. limit: (n,) time limits in seconds.
+    """
+    if weights.relative_to_time:
+        size = np.maximum(of_nodes, of_cpus) / np.maximum(limit / 60.0, 1.0)
+    else:
+        size = (of_nodes + of_cpus) / 2
+    return np.clip(1.0 - size if weights.favor_small else size, 0.0, 1.0)
+
+
+def _of_tres(weights: Mapping[str, tuple[float, float, float, float]], partition: Texts, requested: Floats) -> Floats:
+    names, rows = np.unique(partition, return_inverse=True)
+    nothing = (0.0,) * requested.shape[1]
+    of_partition = np.array([weights.get(str(name), nothing) for name in names]).reshape(-1, requested.shape[1])
+    return np.asarray((of_partition[rows] * requested).sum(axis=1), dtype=np.float64)
 
 
 def _relative(priorities: Mapping[str, float], names: Texts) -> Floats:

@@ -14,9 +14,10 @@ from types import MappingProxyType
 from slurmplug.cluster.limits import CHECKED_TRES, Assoc, AssocLimits, Limits, QosLimits
 from slurmplug.cluster.parse.limits import amounts, assoc_limits, qos_limits
 from slurmplug.errors import DataError
+from slurmplug.sim.slurm.conf_priority import SHARES
 from slurmplug.sim.slurm.fair_tree import OF_PARENT, ROOT, Shares
 from slurmplug.sim.slurm.job_limits import SECONDS_OF
-from slurmplug.sim.slurm.site_conf import LIMITS, QOS_PRIORITIES, SHARES, SiteConf
+from slurmplug.sim.slurm.site_conf import LIMITS, QOS_PRIORITIES, SiteConf
 from slurmplug.sim.workloads.rows import Row, WorkloadError, as_number, comma_separated, open_lines, quoted
 
 _FAIRSHARE_PARENT = "2147483647"
@@ -103,7 +104,9 @@ def with_limits(conf: SiteConf, found: SiteLimits) -> SiteConf:
     weights, limits = conf.settings.weights, found.limits
     if conf.qos_weight and not found.qos_priority:
         not_followed.append(QOS_PRIORITIES)
-    weights = replace(weights, qos=conf.qos_weight if found.qos_priority else 0.0, qos_priority=found.qos_priority)
+    highest = 1.0 if conf.qos_is_relative else max(found.qos_priority.values(), default=0.0)
+    of_qos = conf.qos_weight * highest if found.qos_priority else 0.0
+    weights = replace(weights, qos=of_qos, qos_priority=found.qos_priority)
     if conf.enforces_limits:
         limits = replace(limits, partition_qos=conf.partition_qos)
         missing = {"QOS": "--qos", "associations": "--sacctmgr"}

@@ -9,6 +9,7 @@ import pytest
 from slurmplug.errors import DataError
 from slurmplug.sim.engine.nodes import parse
 from slurmplug.sim.slurm import site_conf
+from slurmplug.sim.slurm.conf_priority import SHARES
 
 Write = Callable[[str], Path]
 NODES = "NodeName=n[1-2] Gres=gpu:4 CPUs=32 RealMemory=64000\n"
@@ -81,7 +82,7 @@ NodeName=c[1-2],login Sockets=2 CoresPerSocket=8 ThreadsPerCore=2
 def test_what_is_not_followed_is_said(write: Write) -> None:
     path = write(NODES + """
 PriorityWeightQOS=10
-PriorityWeightTRES=cpu=1
+PriorityWeightTRES=cpu=1,Energy=2
 PreemptType=preempt/none
 AccountingStorageEnforce=associations,limits
 SelectType=select/linear
@@ -89,8 +90,8 @@ PartitionName=a Nodes=n1
 PartitionName=b Nodes=n2 PriorityTier=5
 """)  # fmt: skip
     assert site_conf.read(path).not_followed == (
-        "PriorityWeightTRES",
         "PriorityWeightQOS (the priorities of QOS are in slurmdbd)",
+        "PriorityWeightTRES of energy",
         "limits of QOS and associations",
         "SelectType=select/linear (jobs hold parts of nodes)",
         "starts that backfill reserves for each job that must wait (only the first of each partition has one)",
@@ -118,6 +119,38 @@ PartitionName=none
         "all": ([0, 1, 2, 3, 4], 3),
         "none": ([], 2),
     }
+
+
+TRES = """
+NodeName=n[1-2] CPUs=8 RealMemory=1000 Gres=gpu:4
+NodeName=n3 CPUs=4 RealMemory=2000
+PriorityWeightTRES=CPU=400,Mem=1G,GRES/gpu=80,node=30
+PartitionName=gpu Nodes=n[1-2] PriorityJobFactor=4
+PartitionName=all Nodes=ALL PriorityJobFactor=10
+"""
+
+
+def test_weights_of_tres_are_over_all_that_a_partition_has(write: Write) -> None:
+    weights = site_conf.read(write(TRES)).settings.weights
+    a_mebibyte = 1 / 1024
+    assert dict(weights.tres) == {
+        "gpu": pytest.approx((10, 25, a_mebibyte / 2000, 15)),
+        "all": pytest.approx((10, 20, a_mebibyte / 4000, 10)),
+    }
+    given = site_conf.read(write(TRES + "PriorityFlags=NO_NORMAL_TRES\n")).settings.weights
+    assert given.tres["gpu"] == pytest.approx((80, 400, a_mebibyte, 30))
+    assert dict(site_conf.read(write(TRES + "PriorityType=priority/basic\n")).settings.weights.tres) == {}
+
+
+def test_flags_and_favor_small_change_the_factors(write: Write) -> None:
+    plain = site_conf.read(write(TRES + "PriorityWeightPartition=100\n")).settings.weights
+    assert (plain.favor_small, plain.relative_to_time, plain.partition) == (False, False, 100)
+    lines = "PriorityWeightPartition=100\nPriorityFavorSmall=YES\nPriorityFlags=NO_NORMAL_PART,SMALL_RELATIVE_TO_TIME\n"
+    conf = site_conf.read(write(TRES + lines))
+    weights = conf.settings.weights
+    assert (weights.favor_small, weights.relative_to_time, weights.partition) == (True, True, 1000)
+    assert not any("Priority" in each for each in conf.not_followed)
+    assert site_conf.read(write("PriorityFlags=NO_NORMAL_QOS")).qos_is_relative is False
 
 
 def test_priority_of_a_partition_sets_its_tier_and_its_factor(write: Write) -> None:
@@ -155,10 +188,14 @@ PartitionName=cpu Nodes=n2
 @pytest.mark.parametrize(
     ("lines", "fair_tree", "said"),
     [
-        ("", True, (site_conf.SHARES,)),
-        ("PriorityFlags=FAIR_TREE", True, (site_conf.SHARES,)),
+        ("", True, (SHARES,)),
+        ("PriorityFlags=FAIR_TREE", True, (SHARES,)),
         ("PriorityFlags=MAX_TRES,no_fair_tree", False, ("PriorityFlags=NO_FAIR_TREE", "PriorityFlags=MAX_TRES")),
-        ("PartitionName=a Nodes=n1 TRESBillingWeights=node=1", True, (site_conf.SHARES, "TRESBillingWeights of node")),
+        (
+            "PartitionName=a Nodes=n1 TRESBillingWeights=node=1",
+            True,
+            (SHARES, "TRESBillingWeights of node"),
+        ),
     ],
 )
 def test_what_of_fairshare_is_not_followed_is_said(
@@ -185,6 +222,7 @@ def test_a_file_that_includes_itself_is_refused(write: Write) -> None:
     [
         ("PriorityWeightAge=much", "priorityweightage is 'much', not a number from 0"),
         ("PriorityMaxAge=soon", "Invalid time limit"),
+        ("PriorityWeightTRES=Mem=Q", "PriorityWeightTRES has 'mem=q', not a number"),
         ("PartitionName=p TRESBillingWeights=CPU=x", "TRESBillingWeights has 'cpu=x', not a number"),
         ("NodeName=n[1-900000] CPUs=1", "more than 100000 nodes"),
     ],

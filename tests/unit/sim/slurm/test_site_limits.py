@@ -9,10 +9,11 @@ import pytest
 from slurmplug.cluster.limits import JOBS, Assoc, AssocLimits, QosLimits
 from slurmplug.errors import DataError
 from slurmplug.sim.slurm import site_conf, site_limits
+from slurmplug.sim.slurm.conf_priority import SHARES
 from slurmplug.sim.slurm.fair_tree import OF_PARENT
 from slurmplug.sim.slurm.job_limits import SECONDS_OF
 from slurmplug.sim.slurm.launcher import LauncherSettings
-from slurmplug.sim.slurm.site_conf import LIMITS, QOS_PRIORITIES, SHARES, SiteConf
+from slurmplug.sim.slurm.site_conf import LIMITS, QOS_PRIORITIES, SiteConf
 
 GPU = "gres/gpu"
 Write = Callable[[str], Path]
@@ -208,6 +209,8 @@ def test_the_priorities_of_qos_count_once_they_are_known(write: Write) -> None:
     assert with_qos.settings.billing.qos == {"normal": 1.0, "few": 0.5}
     assert (with_qos.settings.weights.qos, with_qos.settings.weights.qos_priority) == (500.0, {"normal": 0, "few": 10})
     assert QOS_PRIORITIES not in with_qos.not_followed
+    as_they_are = site_limits.with_limits(replace(read, qos_is_relative=False), site_limits.read(None, write(QOS)))
+    assert as_they_are.settings.weights.qos == 500.0 * 10, "500 for each point of the priority of a QOS"
     without = site_limits.with_limits(read, site_limits.read(write(DUMP), None))
     assert without.settings.weights.qos == 0
     assert QOS_PRIORITIES in without.not_followed
