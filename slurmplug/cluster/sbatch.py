@@ -10,16 +10,21 @@ from typing import NamedTuple
 from slurmplug.cluster import parse
 from slurmplug.cluster.port import Reservation
 from slurmplug.cluster.programs import SlurmPrograms, decode
+from slurmplug.console.table import printable
 from slurmplug.errors import ReadFailed, UsageError
 
 _OPTION = re.compile(r"sbatch: ([a-z][a-z-]*) *: (.*)")
+_LINES = 5
+"""of the errors that are shown"""
 _BEGIN, _END = "sbatch: defined options", "sbatch: end of defined options"
 _WOULD_START = re.compile(
     r"(?:sbatch: )?Job \d+ to start at (\S+)(?: on cluster \S+)?(?: a)? using (\d+) processors on nodes (\S+) "
     r"in partition (\S+)"
 )
 """From 25.11 on there is an "a" before "using"."""
-_REFUSED = re.compile(r"(?:sbatch: error: |allocation failure: )(.*)")
+_FAILURE = re.compile(r"allocation failure: (.*)")
+"""What slurmctld says; what sbatch itself says, also of its options, may take several lines."""
+_ERROR = re.compile(r"sbatch: error: (.*)|sbatch: ((?:unrecognized|invalid|ambiguous|unknown) option.*|option .*)")
 
 
 class Tested(NamedTuple):
@@ -95,9 +100,10 @@ def parse_tested(text: str) -> Tested:
         )
     found = next((match for line in lines if (match := _WOULD_START.fullmatch(line))), None)
     if found is None:
-        refusals = [match[1] for line in lines if (match := _REFUSED.match(line))]
-        if refusals:
-            raise UsageError(f"sbatch --test-only refuses this job: {refusals[-1]}")
+        failures = [match[1] for line in lines if (match := _FAILURE.match(line))]
+        errors = [match[1] or match[2] for line in lines if (match := _ERROR.match(line))]
+        if refusal := " ".join((failures or errors)[-_LINES:]):
+            raise UsageError(f"sbatch --test-only refuses this job: {printable(refusal)}")
         raise ReadFailed(f"sbatch --test-only prints nothing that is known of it: {' '.join(lines)[-200:]}")
     if _BEGIN not in lines or _END not in lines:
         raise ReadFailed("sbatch -v does not print its options")

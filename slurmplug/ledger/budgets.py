@@ -31,6 +31,8 @@ INPUTS_IN_FULL = DAY
 INPUTS_EVERY = 300.0
 """Seconds from one cycle whose inputs are kept to the next: those of cycles with commands, and of one without where
 there was none for so long, as what is estimated of the queue is by the last ones."""
+INPUTS_OF_CHANGES_EVERY = 60.0
+"""The same seconds where jobs came, started or ended since."""
 EACH_WHOLE = 60
 """At least one in so many cycles whose inputs are kept, and one in INPUTS_IN_FULL seconds, has them stored whole."""
 CYCLES_IN_FULL = COMMANDS_KEPT = 30 * DAY

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from policies.plan import Memory
-from policies.snapshot import JobKey
+from policies.snapshot import JobKey, Snapshot
 from slurmplug.cluster.port import Outcome
 from slurmplug.cycle.record import CycleRecord
 from slurmplug.directives.changes import Change
@@ -56,6 +56,8 @@ class Ledger(LedgerFile):
         """the number of the last cycle whose inputs are kept, and these, encoded while its commands are carried out"""
         self.kept_at = -math.inf
         """the time of that cycle, in seconds since the epoch"""
+        self._kept: tuple[Sequence[JobKey], bytes] | None = None
+        """which jobs it had, and which of them ran"""
         self._base = Base()
         super().__init__(path, readonly=readonly)
 
@@ -87,9 +89,15 @@ class Ledger(LedgerFile):
                 memories[precedence.MEMORY] = record.precedence
             states = [{"policy": name, "state": codec.dumps(memory)} for name, memory in memories.items()]
             self._put("memory", states, key=["policy"])
-        if record.commands or not 0 <= record.snapshot.now - self.kept_at < budgets.INPUTS_EVERY:
-            self.kept_at = record.snapshot.now
+        if record.commands or self._is_due(record.snapshot):
+            self.kept_at, self._kept = record.snapshot.now, _which_run(record.snapshot)
             self._inputs = record.snapshot.cycle, self._encoder.submit(encode, record, self._base)
+
+    def _is_due(self, snapshot: Snapshot) -> bool:
+        """Whether the inputs of a cycle without commands are to be kept, as those that are kept are too old."""
+        since = snapshot.now - self.kept_at
+        changed = since >= budgets.INPUTS_OF_CHANGES_EVERY and _which_run(snapshot) != self._kept
+        return changed or not 0 <= since < budgets.INPUTS_EVERY
 
     def record_failed_read(self, policy: str, error: str, now: float) -> None:
         """Write a cycle that could not read the cluster."""
@@ -347,6 +355,11 @@ class Ledger(LedgerFile):
         except BaseException:
             self._ids.clear()  # some may be of rows that were rolled back
             raise
+
+
+def _which_run(snapshot: Snapshot) -> tuple[Sequence[JobKey], bytes]:
+    """The jobs of a snapshot, and whether each runs."""
+    return snapshot.jobs.keys, snapshot.jobs.running.tobytes()
 
 
 _RECORD_DECISION = """

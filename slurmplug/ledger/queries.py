@@ -317,12 +317,12 @@ ORDER BY coalesce(nullif(jobs.array_id, 0), jobs.job_id), jobs.array_task, jobs.
 _SHOWN = (
     "id", "cluster", "first_submit", "directives", "submitted_directives", "changes", "in_doubt", "given_back",
     "last_seen", "label", "checkpoint", "trial", "trials", "first_iteration", "last_reported", "waited_before",
-    "attained_before", "predicted", "predicted_low", "predicted_high", "predicted_by", "foreseen", "foreseen_low",
+    "attained_before", "predicted", "predicted_low", "predicted_high", "foreseen", "foreseen_low",
     "foreseen_high", "foreseen_at", "stop",
 )  # fmt: skip
 _OF_RECORD = (
     "script_digest", "checkpoint_time", "gpu_use", "factor_compared", "factor_booted", "factor_by_others", "requested",
-    "listed", "admission",
+    "listed", "admission", "predicted_by",
 )  # fmt: skip
 
 
@@ -331,7 +331,8 @@ def _columns(names: Iterable[str]) -> str:
     return ", ".join(stop if name == "stop" else f"jobs.{name}" for name in (*names, *JobFacts._fields))
 
 
-_JOBS_IN_ROWS = f"SELECT {_columns(_SHOWN)} FROM jobs WHERE id IN (SELECT value FROM json_each(?))"
+_JOBS_IN_ROWS = f"SELECT {_columns(_SHOWN)} FROM json_each(?) AS wanted CROSS JOIN jobs ON jobs.id = wanted.value"
+"""CROSS JOIN has SQLite read them in the order of the list: then they lie in memory as they are gone through."""
 _LIVE_JOBS = """
 SELECT id, job_id, first_submit, state, given_back FROM jobs WHERE ended = 0
 """

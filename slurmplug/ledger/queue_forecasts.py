@@ -58,7 +58,8 @@ class KeptForecast:
 
     def of(self, job: int) -> Outlook | None:
         """What it says of a job, by its row; None where nothing."""
-        return self._outlooks.get(job)
+        found = self._rows.get(job)
+        return None if found is None else Outlook._make(found)
 
     @cached_property
     def _decoded(self) -> dict[str, Any]:
@@ -66,15 +67,17 @@ class KeptForecast:
         return decoded
 
     @cached_property
-    def _outlooks(self) -> dict[int, Outlook]:
+    def _rows(self) -> dict[int, tuple[Any, ...]]:
         columns = (_finite(self._decoded[name]) for name in Outlook._fields[1:])
         rows = zip(self._decoded["waits"].tolist(), *columns, strict=True)
-        return dict(zip(self._decoded["job"].tolist(), map(Outlook._make, rows), strict=True))
+        return dict(zip(self._decoded["job"].tolist(), rows, strict=True))
 
 
 def _finite(column: Floats) -> list[float | None]:
     """The values of a column, None for those that are not finite."""
-    return [value if finite else None for value, finite in zip(column.tolist(), np.isfinite(column), strict=True)]
+    found = column.astype(object)
+    found[~np.isfinite(column)] = None
+    return list(found.tolist())
 
 
 class Accuracy(NamedTuple):

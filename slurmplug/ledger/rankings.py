@@ -1,10 +1,22 @@
-"""How a cycle ranked its jobs, read from the ledger job by job."""
+"""How a cycle ranked its jobs, read from the ledger column by column."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-COLUMNS = ("rank", "allowed", "spared", "priority")
-"""The columns of `rows.rankings_row` that every cycle has."""
+
+class ByJob(dict[str, dict[int, Any]]):
+    """Columns by their names, each with its values by job, read when it is first asked for; one that there is not has
+    None for every job."""
+
+    def __init__(self, jobs: Sequence[int], stored: Mapping[str, Any]) -> None:
+        super().__init__()
+        self._jobs, self._stored = jobs, stored
+
+    def __missing__(self, name: str) -> dict[int, Any]:
+        values = self._stored[name].tolist() if name in self._stored else [None] * len(self._jobs)
+        known = (value if value == value else None for value in values)
+        column = self[name] = dict(zip(self._jobs, known, strict=True))
+        return column
 
 
 class CycleRankings:
@@ -17,33 +29,19 @@ class CycleRankings:
         """`started`: when that cycle began, None if it has been deleted since."""
         self.started = started
         self.cycle = cycle
-        self._places = {job: place for place, job in enumerate(stored["job"].tolist())}
-        self._columns, self._terms, self._forecast = (
-            {name: column.tolist() for name, column in columns.items()}
-            for columns in ({name: stored[name] for name in COLUMNS}, stored["terms"], stored["forecast"])
-        )
+        rows = stored["job"].tolist()
+        self.jobs = frozenset(rows)
+        """the jobs of that cycle"""
+        self.columns = ByJob(rows, stored)
+        """those of `rankings_row` that every cycle has"""
+        self.forecasts = ByJob(rows, stored["forecast"])
+        self._terms, self._term_names = ByJob(rows, stored["terms"]), list(stored["terms"])
         self._notes = dict(stored["notes"])
-
-    @property
-    def jobs(self) -> Collection[int]:
-        """The jobs of that cycle."""
-        return self._places.keys()
-
-    def column(self, name: str, job: int) -> Any:
-        """The value of one job in a column of `rankings_row`."""
-        value = self._columns[name][self._places[job]]
-        return value if value == value else None
-
-    def forecast(self, name: str, job: int) -> Any:
-        """One value of the forecasts of one job."""
-        values = self._forecast.get(name)
-        value = None if values is None else values[self._places[job]]
-        return value if value == value else None
 
     def terms(self, job: int) -> dict[str, float]:
         """The terms of one job's score."""
-        place = self._places[job]
-        return {name: value for name, column in self._terms.items() if (value := column[place]) == value}
+        terms = self._terms
+        return {name: value for name in self._term_names if (value := terms[name][job]) is not None}
 
     def note(self, job: int) -> Mapping[str, Any] | None:
         """What the policy found wrong with one job: `rule`, and `facts` as they are stored."""

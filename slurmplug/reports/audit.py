@@ -213,8 +213,8 @@ def lines(found: Sequence[Audited]) -> Iterator[str]:
     """What `slurmplug audit` prints."""
     if not found:
         yield (
-            "No inputs are kept of such cycles: those that wrote to Slurm have them, and one in five minutes "
-            "(ledger.keep_inputs_days)."
+            "No inputs are kept of such cycles: those that wrote to Slurm have them, and one in five minutes, "
+            "or in one where jobs came, started or ended (ledger.keep_inputs_days)."
         )
         return
     sums = _sums(found)

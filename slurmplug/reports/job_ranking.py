@@ -20,23 +20,23 @@ class JobRanking:
     @property
     def score(self) -> float | None:
         """The policy's, higher first."""
-        score: float | None = self._rankings.column("rank", self._row)
+        score: float | None = self._rankings.columns["rank"][self._row]
         return score
 
     @property
     def allowed(self) -> bool:
         """Whether it may be written to Slurm."""
-        return bool(self._rankings.column("allowed", self._row))
+        return bool(self._rankings.columns["allowed"][self._row])
 
     @property
     def protected_by(self) -> str:
         """The rule by which only Slurm decides, or empty."""
-        return str(self._rankings.column("spared", self._row))
+        return str(self._rankings.columns["spared"][self._row])
 
     @property
     def priority(self) -> float | None:
         """Slurm's own."""
-        priority: float | None = self._rankings.column("priority", self._row)
+        priority: float | None = self._rankings.columns["priority"][self._row]
         return priority
 
     @property
@@ -46,7 +46,7 @@ class JobRanking:
 
     def forecast(self, name: str) -> Any:
         """A value that was forecast; None where it was not."""
-        return self._rankings.forecast(name, self._row)
+        return self._rankings.forecasts[name][self._row]
 
     @property
     def note(self) -> Reason | None:

@@ -27,16 +27,17 @@ def live_order(ledger: LedgerFile) -> list[Placed]:
     rankings = queries.cycle_rankings(ledger)
     if rankings is None:
         return []
+    spared, scores, priorities = (rankings.columns[name] for name in ("spared", "rank", "priority"))
     order = []
     for row, job_id, submitted, state, given_back in queries.live_jobs(ledger):
-        score = None if given_back or rankings.column("spared", row) else rankings.column("rank", row)
+        score = None if given_back or spared[row] else scores[row]
         waits = state in WAITING
         before = (-score, submitted if waits else 0.0) if score is not None else ()
         order.append((waits, score is None, before, job_id, row))
     order.sort()
     ranks = itertools.count(1)
     return [
-        Placed(row, next(ranks) if waits and not unscored else None, rankings.column("priority", row) or 0.0)
+        Placed(row, next(ranks) if waits and not unscored else None, priorities[row] or 0.0)
         for waits, unscored, _, _, row in order
     ]
 

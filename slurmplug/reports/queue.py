@@ -14,12 +14,21 @@ EVERYTHING = slice(None)
 
 
 class QueueEntry(NamedTuple):
-    """A job in the queue. `rank`: its place among the ranked pending jobs, from 1. `doing`: what is being done to it,
-    or would be."""
+    """A job in the queue. `rank`: its place among the ranked pending jobs, from 1. `action`: what is being done to it,
+    or would be; empty for nothing."""
 
     job: Job
     rank: int | None
-    doing: str
+    action: str
+
+    @property
+    def doing(self) -> str:
+        """That, or why nothing is done."""
+        if self.action:
+            return self.action
+        job, ranking = self.job, self.job.ranking
+        note = ranking.note if ranking and not job.given_back else None
+        return explain.left_to_slurm(job.left_to_slurm_by, note)
 
 
 def queue_view(ledger: LedgerFile, which: Selection, page: slice = EVERYTHING) -> list[QueueEntry]:
@@ -35,10 +44,6 @@ def queue_view(ledger: LedgerFile, which: Selection, page: slice = EVERYTHING) -
     shown = {job.row: job for job in job_view.jobs_in_rows(ledger, [placed.row for placed in order])}
     doing = {action.job: explain.forbidden(action) for action in queries.forbidden_actions(ledger)}
     doing |= {step.job: explain.open_step(step) for step in queries.open_steps(ledger)}
-    ranked = [(shown[placed.row], placed.rank) for placed in order if placed.row in shown]
-    return [QueueEntry(job, rank, doing.get(job.row) or _left_to_slurm(job)) for job, rank in ranked]
-
-
-def _left_to_slurm(job: Job) -> str:
-    ranking = job.ranking
-    return explain.left_to_slurm(job.left_to_slurm_by, note=ranking.note if ranking and not job.given_back else None)
+    return [
+        QueueEntry(shown[placed.row], placed.rank, doing.get(placed.row, "")) for placed in order if placed.row in shown
+    ]

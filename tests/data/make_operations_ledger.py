@@ -144,7 +144,7 @@ def state(site: MovingSite) -> dict[str, Any]:
 
 def dump(site: MovingSite) -> Iterator[str]:
     """The ledger as SQL, without the inputs of its cycles, which are the larger part."""
-    connection = site.ledger.db.conn
+    connection = site.ledger.db
     connection.execute("UPDATE cycles SET inputs = NULL")
     connection.execute(TABLE)
     connection.execute("INSERT INTO fixture_cluster VALUES (?)", [json.dumps(state(site))])

@@ -50,7 +50,7 @@ def test_starts_that_came_are_beside_those_that_were_forecast(site: Site) -> Non
         later(site, wait)
     found = start_outcomes(site.ledger)
     np.testing.assert_array_equal(found.forecast, [0.0, 0.0])
-    np.testing.assert_array_equal(found.came, [100.0, 200.0])
+    assert sorted(found.came.tolist()) == [100.0, 200.0], "cycles are taken at random"
 
 
 def test_of_many_cycles_each_job_counts_once(site: Site) -> None:

@@ -209,17 +209,17 @@ def test_where_each_job_stands_comes_back_as_it_was_and_without_what_is_not_know
     first, second, third = (rows[job_id] for job_id in (1, 2, 3))
 
     def of(job: int) -> tuple[Any, ...]:
-        return tuple(stood.column(name, job) for name in ("rank", "allowed", "spared", "priority"))
+        return tuple(stood.columns[name][job] for name in ("rank", "allowed", "spared", "priority"))
 
     assert of(first) == (2.5, False, "excluded", 10.0)
     assert stood.terms(first) == {"P": 0.5, "given": True}
     assert stood.note(first) is None
     names = ("source", "remaining_high", "final_low", "reach", "iteration", "done", "start", "total_low")
-    assert [stood.forecast(name, first) for name in names] == ["test", 60.0, 0.8, 0.0, 0.0, None, None, None]
+    assert [stood.forecasts[name][first] for name in names] == ["test", 60.0, 0.8, 0.0, 0.0, None, None, None]
     assert (of(second)[0], of(second)[3], stood.terms(second)) == (None, None, {"given": False})
     assert stood.note(second) == {"rule": "parent-missing", "facts": {"by": 7, "why": "gone"}}
-    assert stood.forecast("remaining", second) is None
-    assert (of(third)[0], stood.forecast("remaining", third)) == (np.inf, 60.0)
+    assert stood.forecasts["remaining"][second] is None
+    assert (of(third)[0], stood.forecasts["remaining"][third]) == (np.inf, 60.0)
     ledger.begin(cycle(2, (2,), changes=Changes(NOW)))
     again = queries.cycle_rankings(ledger)
     assert again is not None

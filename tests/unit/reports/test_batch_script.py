@@ -1,5 +1,6 @@
 """The request of a batch script, from what Slurm 22.05 printed of it (sbatch -v --test-only, sinfo)."""
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -157,6 +158,22 @@ def test_what_sbatch_refuses_is_said_in_its_words() -> None:
         parse_tested(
             "sbatch: error: invalid partition specified: x\nallocation failure: Invalid partition name specified\n"
         )
+
+
+@pytest.mark.parametrize(
+    ("printed", "said"),
+    [
+        (
+            "sbatch: error: This does not look like a batch script.  The first\nsbatch: error: line must start\n",
+            "This does not look like a batch script.  The first line must start",
+        ),
+        ("sbatch: unrecognized option '--bogus'\nTry \"sbatch --help\" for more information\n", "unrecognized option"),
+        ('sbatch: error: "a\x1b" is not a valid node count\n', '"a\\x1b" is not a valid node count'),
+    ],
+)
+def test_what_sbatch_itself_refuses_is_said_whole(printed: str, said: str) -> None:
+    with pytest.raises(UsageError, match=re.escape(f"sbatch --test-only refuses this job: {said}")):
+        parse_tested(printed)
 
 
 def test_heterogeneous_jobs_are_not_estimated() -> None:

@@ -97,6 +97,22 @@ def test_the_queue_is_kept_every_five_minutes_also_where_nothing_is_commanded(si
     assert [cycle.id for cycle in kept(site.ledger)] == [1, 6]
 
 
+def test_the_queue_is_kept_after_a_minute_where_jobs_came_started_or_ended(site: Site) -> None:
+    free = asked(site)["start"]["median"]
+    job = site.cluster.submit(user="bob", priority=10.0, **FULL)
+    site.cycle(seconds=budgets.INPUTS_OF_CHANGES_EVERY / 2)
+    assert len(kept(site.ledger)) == 1
+    site.cycle(seconds=budgets.INPUTS_OF_CHANGES_EVERY / 2)
+    assert len(kept(site.ledger)) == 2
+    assert asked(site)["start"]["median"] > free
+    site.cycle(seconds=budgets.INPUTS_OF_CHANGES_EVERY)
+    assert len(kept(site.ledger)) == 2, "nothing changed"
+    site.cluster.end(1)
+    site.cluster.start(job, "n1")
+    site.cycle(seconds=budgets.INPUTS_OF_CHANGES_EVERY)
+    assert len(kept(site.ledger)) == 3
+
+
 def test_who_waits_is_ahead_and_a_job_of_the_same_user_is_passed_by_nobody(site: Site) -> None:
     alone = asked(site)["start"]["median"]
     for user in ("bob", "bob", "bob", "bob"):
