@@ -47,10 +47,10 @@ def clusters(draw: st.DrawFn) -> Cluster:
     def column(each: st.SearchStrategy[float]) -> np.ndarray:
         return np.array(draw(st.lists(each, min_size=n, max_size=n)))
 
-    names, gpus = st.sampled_from(["", "mine"]), column(st.integers(1, 10))
+    names, requested = st.sampled_from(["", "mine"]), column(st.integers(1, 10))
     pending = Pending(
-        gpus=gpus,
-        nodes=np.minimum(column(st.integers(0, 3)), gpus),
+        gpus=requested,
+        nodes=np.minimum(column(st.integers(0, 3)), requested),
         demand=np.tile(PER_GPU, (n, 1)),
         time_limit=column(st.integers(1, 6000)).astype(float),
         eligible=np.zeros(n),
