@@ -205,6 +205,12 @@ class Reporter:
             if not self._wake.is_set():
                 self._wake.set()
 
+    def add_unmatched(self) -> None:
+        """Queue that a pattern has matched no line of the output. Never raises."""
+        if self.writes:
+            self._queue.append({"time": self._now(), "unmatched pattern": 1})
+            self._wake.set()
+
     def _enter(self, trial: int | str | None) -> None:
         """Count the iterations of another trial from its first one."""
         if trial is not None and trial != self._trial:
@@ -311,7 +317,11 @@ class Reporter:
         step = -(-len(points) // max(1, LINES_PER_FLUSH >> self._written // THINNING_BYTES)) or 1
         chosen = {id(line) for line in points[::-1][::step]}  # the last is among them
         chosen |= {id(line) for line in points if self._begins(line["iteration"])}
-        kept = [line for line in queued if id(line) in chosen or "checkpoint" in line or "load" in line]
+        kept = [
+            line
+            for line in queued
+            if id(line) in chosen or "iteration" not in line or "checkpoint" in line or "load" in line
+        ]
         text = "".join(f"{json.dumps(line, separators=(',', ':'))}\n" for line in kept)
         return text.encode()
 

@@ -30,6 +30,8 @@ LINE_BYTES = 4_096
 PIECE_BYTES = 65_536
 LAST_PIECES = 16
 """The pieces read after the program ended: a pipe holds at most that much (pipe(7))."""
+EARLY_LINES = 10_000
+"""The lines after which it is said that no pattern has matched so far."""
 POLL_SECONDS = 0.5
 FORWARDED = (
     signal.SIGHUP,
@@ -104,6 +106,7 @@ class _Matcher:
         self._iteration: str | None = None
         self._trial: str | None = None
         self._matched: set[re.Pattern[str]] = set()
+        self._lines = 0
 
     def feed(self, stream: int, data: bytes) -> None:
         """Take a piece of a stream's output; a line ends with a newline, or a carriage return as of progress bars."""
@@ -121,6 +124,7 @@ class _Matcher:
         for pattern in self._patterns:
             if self._reporter and pattern not in self._matched:
                 print(f"slurmplug: no line of the output matched --pattern {pattern.pattern}", file=sys.stderr)
+                self._reporter.add_unmatched()
 
     def _match(self, line: bytes) -> None:
         text = line[:LINE_BYTES].decode("utf-8", "replace")
@@ -133,6 +137,10 @@ class _Matcher:
                     self._trial, self._iteration = trial, None
                 self._iteration = found.pop("iteration", self._iteration)
                 self._reporter.add(self._iteration, checkpoint, found, trial)
+        self._lines += 1
+        if self._lines == EARLY_LINES and self._patterns and not self._matched and self._reporter:
+            print(f"slurmplug: no --pattern matched the first {EARLY_LINES:,} lines of the output", file=sys.stderr)
+            self._reporter.add_unmatched()
 
 
 class _Followed:

@@ -13,7 +13,6 @@ import numpy as np
 from predictors.arrays import Bools, Floats, Ints
 from slurmplug.cluster.limits import Limits
 from slurmplug.cluster.port import (
-    LIVE_STATES,
     Command,
     Ending,
     JobRows,
@@ -27,6 +26,7 @@ from slurmplug.cluster.port import (
     Submission,
     Traces,
 )
+from slurmplug.cluster.states import LIVE_STATES
 from slurmplug.errors import ReadFailed
 from slurmplug.spool.values import SpoolFault
 from tests.builders import CLUSTER, NOW

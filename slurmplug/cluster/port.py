@@ -22,11 +22,6 @@ Verb: TypeAlias = Literal[
     "update", "requeue", "signal", "cancel", "ask", "withdraw", "hold", "release", "reserve", "unreserve", "place"
 ]
 Status: TypeAlias = Literal["done", "refused", "put off", "unknown"]
-LIVE_STATES = frozenset(
-    "PENDING RUNNING SUSPENDED COMPLETING CONFIGURING REQUEUED REQUEUE_FED REQUEUE_HOLD RESIZING RESV_DEL_HOLD "
-    "SIGNALING SPECIAL_EXIT STAGE_OUT STOPPED".split()
-)
-"""Slurm's long names of the states that a job leaves again (squeue(1), JOB STATE CODES)."""
 Submission: TypeAlias = tuple[int, int]
 """A job id, and when that job was submitted or requeued, in whole seconds since the epoch: what tells two jobs with
 one id apart."""

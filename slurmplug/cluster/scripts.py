@@ -13,8 +13,9 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 
 from slurmplug.cluster.cli_client import CliClient
-from slurmplug.cluster.port import LIVE_STATES, JobRows, Submission
+from slurmplug.cluster.port import JobRows, Submission
 from slurmplug.cluster.round_robin import round_robin
+from slurmplug.cluster.states import LIVE_STATES
 from slurmplug.errors import ReadFailed
 from slurmplug.processes.background import BackgroundCall
 from slurmplug.spool.values import SpoolFault

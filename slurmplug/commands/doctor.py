@@ -10,7 +10,7 @@ import click
 from slurmplug.commands.options import config_option, emit, json_option, load_config, user_name
 from slurmplug.console.table import counted, printable, to_json
 from slurmplug.doctor import facts
-from slurmplug.doctor.checks import Finding, run_checks
+from slurmplug.doctor.checks import Finding, for_others, run_checks
 from slurmplug.errors import UsageError
 
 ACCOUNT = "slurmplug"
@@ -26,10 +26,12 @@ def doctor(*, config_path: Path, user: str, wants_json: bool) -> None:
 
     A note is worth knowing. What is WRONG keeps the daemon from acting; the exit status is then 1.
     """
-    if os.geteuid() and user_name() not in (ACCOUNT, user):
+    others = bool(os.geteuid()) and user_name() not in (ACCOUNT, user)
+    if others:
         click.echo(
             f"doctor is for administrators: run it as root or as the daemon's account. As {printable(user_name())}, "
-            "some checks fail that would not fail for them.",
+            "some checks fail that would not fail for them; how to fix these is not shown. If the daemon runs as "
+            f"{printable(user_name())}: slurmplug doctor --user {printable(user_name())}",
             err=True,
         )
     config = load_config(config_path)
@@ -37,6 +39,7 @@ def doctor(*, config_path: Path, user: str, wants_json: bool) -> None:
     if account and os.geteuid() == 0:
         _become(account)
     findings = run_checks(facts.with_pyslurm(facts.collect_facts(config)))
+    findings = for_others(findings) if others else findings
     emit([to_json({"findings": [_mapping(each) for each in findings]})] if wants_json else _lines(findings))
     if any(each.level == "wrong" for each in findings):
         raise SystemExit(1)

@@ -115,6 +115,8 @@ def _named(name: str) -> tuple[str, str]:
     """Heading and field of a name of --Format; empty where there is none."""
     if each := _NAMES.get(name.lower()):
         return each.heading, each.field
+    if name.lower() == "score":  # the heading of that field's column in `slurmplug queue`, where RANK is the place
+        return "SCORE", "rank"
     field = FIELDS.get(name.lower())
     return (field.name.upper(), name.lower()) if field else ("", "")
 

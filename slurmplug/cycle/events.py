@@ -4,7 +4,7 @@ import logging
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from policies.snapshot import JobKey, Snapshot
 from slurmplug.cluster.port import Outcome
@@ -23,13 +23,14 @@ class Event:
     fields: Mapping[str, str | int | float]
 
 
-def of_cycle(record: CycleRecord, outcomes: Sequence[Outcome]) -> Iterator[Event]:
-    """The actions that began or ended in the cycle, and its writes of priorities. `outcomes`: of its commands."""
+def of_cycle(record: CycleRecord, outcomes: Sequence[Outcome], users: Mapping[JobKey, str]) -> Iterator[Event]:
+    """The actions that began or ended in the cycle, and its writes of priorities. `outcomes`: of its commands; `users`:
+    of the jobs that it acts on."""
     for operation in record.operations:
         if operation.opened == record.started:
-            yield _action(operation, record.snapshot, "begins")
+            yield _action(operation, users, "begins")
         if operation.step == "ended":
-            yield _action(operation, record.snapshot, operation.result)
+            yield _action(operation, users, operation.result)
     yield from _writes(record, outcomes)
 
 
@@ -47,6 +48,8 @@ class EventLog:
     """Writes events to the log, the modes only when they have changed."""
 
     _modes: Event | None = None
+    _users: dict[JobKey, str] = field(default_factory=dict)
+    """of the jobs with operations in progress: a job that has ended is in no snapshot any more"""
 
     def tell(self, record: CycleRecord, outcomes: Sequence[Outcome], *, paused: bool) -> None:
         """One line for each event of the cycle; and one of the cycle itself, on the level debug."""
@@ -56,12 +59,16 @@ class EventLog:
             return
         modes = of_modes(record, paused=paused)
         changed, self._modes = [modes] if modes != self._modes else [], modes
-        for event in (*changed, *of_cycle(record, outcomes)):
+        self._users |= {each.job: user for each in record.operations if (user := _user(record.snapshot, each.job))}
+        for event in (*changed, *of_cycle(record, outcomes, self._users)):
             log.info("%s", event.text, extra={"event_fields": event.fields})
+        for each in record.operations:
+            if each.step == "ended":
+                self._users.pop(each.job, None)
 
 
-def _action(operation: Operation, snapshot: Snapshot, state: str) -> Event:
-    job, user, rule = operation.job.job_id, _user(snapshot, operation.job), operation.reason.rule
+def _action(operation: Operation, users: Mapping[JobKey, str], state: str) -> Event:
+    job, user, rule = operation.job.job_id, users.get(operation.job, ""), operation.reason.rule
     whose = f" of {printable(user)}" if user else ""
     return Event(
         f"{operation.kind} of job {job}{whose}, by the rule {rule}: {printable(state)}",

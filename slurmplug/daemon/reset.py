@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple, Protocol, TypeAlias
 
 from policies.snapshot import JobKey
-from slurmplug.cluster.port import LIVE_STATES, ClusterPort, Command, JobRows, Outcome, Reading, Traces
+from slurmplug.cluster.port import ClusterPort, Command, JobRows, Outcome, Reading, Traces
+from slurmplug.cluster.states import LIVE_STATES
 from slurmplug.errors import UsageError
 from slurmplug.ledger import queries
 from slurmplug.ledger.ledger import Ledger

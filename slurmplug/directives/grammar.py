@@ -275,8 +275,8 @@ WARNINGS: Mapping[str, str] = MappingProxyType(
         "after": "follows the first command, where #PLUG is not read: write it above",
         "blank": "is not read: write #PLUG, without a blank, if it is a directive",
         "colon": "is not read: write plug: in small letters and with a colon, if it has directives",
-        "no-length": "without --max-iterations how the training ends is not forecast, so optstop stops the job at its "
-        "target alone",
+        "no-length": "without --max-iterations it is not forecast how the training ends, so optstop stops the job only "
+        "at its --target, or if its training diverges",
         "start-only": "without --checkpoint the number of GPUs changes only before the job starts",
         "no-requeue": "with --no-requeue the number of GPUs changes only before the job starts",
         "not-here": "the number of GPUs is not changed: %s",

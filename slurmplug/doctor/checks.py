@@ -19,6 +19,8 @@ MAX_CLOCK_OFFSET = 5.0
 """Seconds by which this machine's clock may differ from slurmctld's: deadlines and start times depend on both."""
 MIN_FREE_BYTES = 1 << 30
 """Bytes that should be free on the ledger's disk."""
+OF_THE_ACCOUNT = frozenset({"rights", "spool/reports", "spool/requests", "ledger", "takeover"})
+"""The checks of what the account may do under which they run."""
 ALL_ACTIONS = frozenset({"everything"})
 """Blocks every kind of action."""
 NETWORK_FILE_SYSTEMS = frozenset(
@@ -48,6 +50,12 @@ def run_checks(facts: Facts) -> list[Finding]:
         unread = [Finding("Slurm", "wrong", facts.read_errors["Slurm"], fix, ALL_ACTIONS)]
         return unread + [finding for check in _OF_THIS_MACHINE for finding in check(facts)]
     return [finding for check in (*_OF_SLURM, *_OF_THIS_MACHINE) for finding in check(facts)]
+
+
+def for_others(findings: Sequence[Finding]) -> list[Finding]:
+    """The findings as they are for a user under whose account the daemon does not run: what that account has to be
+    granted, or to own, is not to be given to this user."""
+    return [each._replace(fix="") if each.check in OF_THE_ACCOUNT else each for each in findings]
 
 
 def blocked_actions(findings: Sequence[Finding]) -> dict[str, str]:

@@ -3,19 +3,22 @@
 import itertools
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
 from policies.snapshot import JobKey
 from predictors.arrays import Floats
-from slurmplug.cluster.port import LIVE_STATES, Submission
+from slurmplug.cluster.states import LIVE_STATES
 from slurmplug.cluster.tres import JobGPUs
 from slurmplug.directives import quantities
 from slurmplug.directives.changes import Change, in_force
 from slurmplug.directives.parser import Directives
 from slurmplug.intake.site_factor import SiteFactor
 from slurmplug.spool.values import REPORTED_NAN, Points, SpoolFault
+
+if TYPE_CHECKING:
+    from slurmplug.cluster.port import Submission
 
 Admission: TypeAlias = Literal["", "new", "held", "gone"]
 
@@ -227,7 +230,7 @@ class JobRecord:
         return self.admission == "gone" and not self.in_doubt
 
     @property
-    def submissions(self) -> tuple[Submission, Submission]:
+    def submissions(self) -> "tuple[Submission, Submission]":
         """The first and the latest time at which it was submitted or requeued."""
         job_id = self.facts.job_id
         return (job_id, self.key.first_submit), (job_id, int(self.facts.submit))

@@ -22,9 +22,13 @@ from slurmplug.spool.trials import Trial
 from slurmplug.spool.values import GPUUse, Points, column_value, json_value
 
 _DIRECTIVES: TypeAdapter[Directives | None] = TypeAdapter(Directives | None)
-_CHANGES: TypeAdapter[tuple[Change, ...]] = TypeAdapter(tuple[Change, ...])
 _CHANGE = ("at", "uid", "user", "request")
 """The fields of a change that are stored unchanged, in columns of the same names."""
+
+
+@functools.cache
+def _changes() -> TypeAdapter[tuple[Change, ...]]:
+    return TypeAdapter(tuple[Change, ...])
 
 
 def nan_to_null(value: float) -> float | None:
@@ -64,7 +68,7 @@ def record_row(record: JobRecord, now: float) -> Row:
         "listed": int(record.listed),
         "admission": record.admission,
         "submitted_directives": _DIRECTIVES.dump_json(record.submitted_directives).decode(),
-        "changes": _CHANGES.dump_json(record.changes).decode(),
+        "changes": _changes().dump_json(record.changes).decode(),
         "last_seen": now,
     }
 
@@ -122,7 +126,7 @@ def record_from_row(row: Row, points: Iterable[Row]) -> JobRecord:
         listed=bool(row["listed"]),
         admission=row["admission"],
         submitted_directives=_DIRECTIVES.validate_json(row["submitted_directives"]),
-        changes=_CHANGES.validate_json(row["changes"]),
+        changes=_changes().validate_json(row["changes"]),
     )
 
 
@@ -135,7 +139,7 @@ def row_with_facts(names: Sequence[str], values: tuple[Any, ...]) -> Row:
 
 def directives_since(row: Row, since: float) -> list[Directives]:
     """The directives of a job that were in force at that time, in seconds since the epoch, and at any time after it."""
-    changes = () if row["changes"] == "[]" else _CHANGES.validate_json(row["changes"])
+    changes = () if row["changes"] == "[]" else _changes().validate_json(row["changes"])
     if not changes:
         return [directives_from(row["directives"]) or NO_DIRECTIVES]
     submitted = directives_from(row["submitted_directives"]) or NO_DIRECTIVES
@@ -145,7 +149,7 @@ def directives_since(row: Row, since: float) -> list[Directives]:
 
 def changes_from(found: Sequence[Row]) -> tuple[Change, ...]:
     """The changes of directives of which these are the mappings."""
-    return _CHANGES.validate_python(found)
+    return _changes().validate_python(found)
 
 
 def change_row(job: int, change: Change) -> Row:

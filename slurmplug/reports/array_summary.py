@@ -1,6 +1,7 @@
 """What the elements of an array have come to together: their states, and how values and run times are distributed."""
 
 import math
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
@@ -13,6 +14,7 @@ from slurmplug.reports.interface import Table
 
 FEWEST = 5
 """elements with a value before it is shown how these are distributed"""
+_RANGE = re.compile(r"(\d+)(?:-(\d+)(?::(\d+))?)?", re.ASCII)
 BINS = 8
 BAR = 40
 """characters of the longest bar"""
@@ -22,10 +24,12 @@ def lines(ids: Sequence[str], values: Table, fields: Sequence[str], *, unicode: 
     """The summary. ids: of the elements; values: of each of these fields a list, `state`, `elapsed`, `value` and `stop`
     among them. unicode: whether the terminal shows more than ASCII."""
     columns = dict(zip(fields, values, strict=True))
-    states = Counter(str(state) for state in columns["state"])
+    states: Counter[str] = Counter()
+    for job, state in zip(ids, columns["state"], strict=True):
+        states[str(state)] += _elements(job)
     told = [f"{number} {state}" for state, number in sorted(states.items())]
     stopped = sum(bool(stop) for stop in columns["stop"])
-    yield f"{counted(len(ids), 'element')}: {', '.join(told)}{f'; {stopped} stopped early' if stopped else ''}."
+    yield f"{counted(states.total(), 'element')}: {', '.join(told)}{f'; {stopped} stopped early' if stopped else ''}."
     ran = [elapsed or None for elapsed in columns["elapsed"]]
     for name, column, shown in (("Value", columns["value"], _value), ("Run time", ran, times.format_duration)):
         known = [
@@ -54,6 +58,16 @@ def _distributed(
     for label, count in zip(labels, counts.tolist(), strict=True):
         bar = ("█" if unicode else "#") * math.ceil(BAR * count / counts.max())
         yield f"  {label:>{width}} {bar}{f' {count}' if count else ''}"
+
+
+def _elements(job: str) -> int:
+    """How many elements a row is of: several where they wait together, as 10_[0-3,7,9-20:5], or 10_[x4]."""
+    _, bracket, tasks = job.rstrip("]").partition("[")
+    if not bracket:
+        return 1
+    if tasks.startswith("x"):
+        return int(tasks[1:])
+    return sum(len(range(int(low), int(high or low) + 1, int(step or 1))) for low, high, step in _RANGE.findall(tasks))
 
 
 def _value(value: float) -> str:

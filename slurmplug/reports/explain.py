@@ -262,6 +262,7 @@ SENTENCES: Mapping[str, Sequence[str]] = {
     "long line": ("A line of its reports is too long",),
     "left": ("Its report file is not read any further", ": {detail}"),
     "unreadable line": ("A line of its reports is not a JSON object",),
+    "unmatched pattern": ("A pattern of slurmplug run matched no line of its output",),
     "impossible time": ("A report has an impossible time; the time of reading is used",),
     "another job": ("A report is older than its run: it is from an earlier job with the same id",),
     "no iteration": ("A report names no iteration",),

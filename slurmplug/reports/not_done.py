@@ -14,18 +14,25 @@ SHOWN = 8
 """The most quantities that are named."""
 
 
-def sentences(job: Job, modes: Mapping[str, str], vetoes: Collection[str] = (), no_sizes: str = "") -> Iterator[str]:
+def sentences(
+    job: Job, modes: Mapping[str, str], vetoes: Collection[str] = (), no_sizes: str = "", *, unmatched: bool = False
+) -> Iterator[str]:
     """One for each reason.
 
     Args:
         modes: of the last cycle, by kind of action, and `default`; empty where there was none
         vetoes: the rules by which something that was planned for the job was not done
         no_sizes: the setting by which this site's policy gives no job another number of GPUs; empty if it does
+        unmatched: whether its `slurmplug run` said that a pattern matched nothing
     """
     given = job.directives
     if given is None or not given.managed:
         return
     yield from before_submission(given, modes, no_sizes, vetoes)
+    if unmatched and job.iteration is None:
+        yield "Its progress is not known: its output has not matched the --pattern of slurmplug run."
+    elif unmatched and not job.live:
+        yield "No line of its output has matched one of the patterns of slurmplug run."
     if job.iteration is not None:
         yield from _of_reports(job, given, job.iteration)
 
@@ -49,9 +56,10 @@ def _of_directives(
     given: Directives, modes: Mapping[str, str], vetoes: Collection[str], no_sizes: str
 ) -> Iterator[str]:
     if _optstop(given) and given.max_iterations is None:
+        at_target = "at its target, or " if given.target is not None else ""
         yield (
-            "It is not stopped because no better value is likely, nor because its target is out of reach: how its "
-            "training ends is not forecast without --max-iterations."
+            f"By optstop it is stopped only {at_target}if its training diverges: how its training ends is not forecast "
+            "without --max-iterations."
         )
     if given.gpus is None or given.gpus.least == given.gpus.most:
         return

@@ -18,6 +18,7 @@ from slurmplug.reports.job_view import Job
 from slurmplug.reports.predictions import predictions
 from slurmplug.reports.viewer import QueuePlace
 from slurmplug.rules.guardrails import SET_BY_OTHERS
+from slurmplug.spool.json_lines import UNMATCHED
 
 _STEPS = {
     "ask": "a stop was requested, by a file that its report() checks for",
@@ -63,19 +64,23 @@ def explain_job(
     """The whole explanation. `place`: among the jobs that the last cycle ranked. `sees`: whether the reader sees
     another job; only those are named. `no_sizes`: as `not_done.sentences`."""
     vetoes = {decision["veto"] for decision in audit.decisions}
+    unmatched = any(each["rule"] == UNMATCHED for each in audit.faults)
     about = About(job.quantity, job.sign, sees)
     paragraphs = [
         Paragraph("Job", tuple(_introduction(job))),
         Paragraph("Requested", tuple(requested.sentences(job, audit.changes))),
         Paragraph("Reported", (*_reported(job), *_earlier_trials(job, audit.trials))),
-        Paragraph("Not done, and why", tuple(not_done.sentences(job, cycle.modes if cycle else {}, vetoes, no_sizes))),
+        Paragraph(
+            "Not done, and why",
+            tuple(not_done.sentences(job, cycle.modes if cycle else {}, vetoes, no_sizes, unmatched=unmatched)),
+        ),
         Paragraph("Predicted", tuple(predictions(job))),
         Paragraph("Rank", tuple(_rank(job, place, cycle, about))),
         Paragraph("Actions", tuple(sentence for _, sentence in sorted(_actions(audit, about), key=itemgetter(0)))),
         Paragraph("Script", tuple(_faults((each for each in audit.faults if each["rule"] == "script"), about))),
         Paragraph(
             "Reports not believed",
-            tuple(_faults((each for each in audit.faults if each["rule"] != "script"), about)),
+            tuple(_faults((each for each in audit.faults if each["rule"] not in ("script", UNMATCHED)), about)),
         ),
     ]
     return [paragraph for paragraph in paragraphs if paragraph.sentences]

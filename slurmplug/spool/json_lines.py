@@ -6,7 +6,10 @@ import math
 MAX_LINE_BYTES = 16_384
 """A longer line is dropped."""
 _DECODER = json.JSONDecoder(parse_int=float)
-_WITHOUT_ITERATION = frozenset(("time", "trial", "checkpoint", "load"))
+UNMATCHED = "unmatched pattern"
+"""The field by which `slurmplug run` says that a pattern matched no line, and the rule by which that is counted; no
+quantity has such a name."""
+_WITHOUT_ITERATION = frozenset(("time", "trial", "checkpoint", "load", UNMATCHED))
 """The fields that a line without an iteration may have."""
 
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from predictors.arrays import Floats
 from slurmplug.spool import trials
-from slurmplug.spool.json_lines import LineRejected, fields_of
+from slurmplug.spool.json_lines import UNMATCHED, LineRejected, fields_of
 from slurmplug.spool.trials import Reported, Span, TrialFinder
 from slurmplug.spool.values import Points, column_value
 
@@ -167,6 +167,7 @@ def _report(fields: dict[str, object], now: float, faults: Counter[str]) -> _Rep
     trial = _trial(fields.pop("trial")) if "trial" in fields else None
     checkpoint = _iteration(fields.pop("checkpoint")) if "checkpoint" in fields else None
     load = _load(fields.pop("load", {}), faults)
+    faults[UNMATCHED] += fields.pop(UNMATCHED, None) is not None
     iteration = _iteration(fields.pop("iteration")) if "iteration" in fields else None
     quantities = {}
     for name, value in fields.items():

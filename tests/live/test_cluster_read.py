@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from slurmplug.cluster.hostlist import expand
-from slurmplug.cluster.port import LIVE_STATES
 from slurmplug.cluster.slurm import SlurmCluster
+from slurmplug.cluster.states import LIVE_STATES
 from slurmplug.errors import ReadFailed
 from slurmplug.sandbox import ClusterSpec, Node, Partition, Sandbox
 from tests.live.operated import calls, look, operated, read

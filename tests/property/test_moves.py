@@ -7,7 +7,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from slurmplug.cluster.port import LIVE_STATES
+from slurmplug.cluster.states import LIVE_STATES
 from slurmplug.errors import LedgerError
 from slurmplug.operations.values import RESERVATION_PREFIX
 from tests.fake_cluster import Crash

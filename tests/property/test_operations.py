@@ -12,7 +12,7 @@ from policies.plan import Action, Memory, Plan, Reason
 from policies.policy import Policy
 from policies.snapshot import Snapshot
 from predictors.forecast import Forecasts
-from slurmplug.cluster.port import LIVE_STATES
+from slurmplug.cluster.states import LIVE_STATES
 from slurmplug.config.schema import Config
 from slurmplug.errors import LedgerError
 from slurmplug.ledger.ledger import Ledger

@@ -36,7 +36,7 @@ def test_a_stop_is_logged_when_it_begins_and_when_it_ends(tmp_path: Path, said: 
         site.cluster.end(job)
         site.cycle(2)
         (ended,) = [each for each in said.messages if each.startswith("stop")]
-        assert ended.endswith(", by the rule target: stopped")
+        assert ended == f"stop of job {job} of {user}, by the rule target: stopped"
 
 
 def test_a_batch_of_writes_is_one_line_with_its_largest_step(tmp_path: Path, said: pytest.LogCaptureFixture) -> None:

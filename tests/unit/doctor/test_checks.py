@@ -278,6 +278,23 @@ def test_the_command_tells_each_finding_and_ends_with_1_where_one_is_wrong(
     assert "fix: systemctl enable --now systemd-timesyncd" in ill.output
 
 
+def test_a_user_is_not_told_to_take_the_rights_and_folders_of_the_daemons_account(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "slurmplug.toml").touch()
+    seen = replace(HEALTHY, user="ada", uid=1001, admin_level="", clock_offset=60.0)
+    monkeypatch.setattr(doctor_facts, "collect_facts", lambda config: seen)
+    monkeypatch.setattr("os.geteuid", lambda: 1001)
+    monkeypatch.setattr("slurmplug.commands.doctor.user_name", lambda: "ada")
+    command = ("doctor", "--config", str(tmp_path / "slurmplug.toml"))
+    as_user, as_account = run(*command).output, run(*command, "--user", "ada").output
+    assert "ada is not an Operator" in as_user
+    assert "sacctmgr" not in as_user
+    assert "install -d" not in as_user
+    assert "fix: systemctl enable --now systemd-timesyncd" in as_user
+    assert "sacctmgr -i add user ada" in as_account
+
+
 @pytest.mark.parametrize(
     ("path", "exported"), [("/export/slurm plug/spool", True), ("/export/slurm", False), ("/exp", False)]
 )

@@ -75,6 +75,33 @@ def test_lines_that_are_not_read_are_told(script: str, said: str, site: Site) ->
     assert said in site.ask("why", str(job))
 
 
+def test_a_pattern_that_matched_nothing_is_told(site: Site) -> None:
+    job = site.cluster.submit(b"#!/bin/sh\n#PLUG --target=accuracy>=0.9\ntrain\n")
+    site.cluster.start(job)
+    site.cluster.reports[job] = b'{"time": %.1f, "unmatched pattern": 1}\n' % site.cluster.time
+    site.cycle()
+    said = site.ask("why", str(job))
+    assert "Its progress is not known: its output has not matched the --pattern of slurmplug run." in said
+    assert "Reports not believed" not in said
+
+
+def test_one_pattern_of_several_that_matched_nothing_is_told_once_the_job_has_ended(site: Site) -> None:
+    job = site.cluster.submit(b"#!/bin/sh\n#PLUG --target=accuracy>=0.9\ntrain\n")
+    site.cluster.start(job)
+    site.train(job, {1: 0.5})
+    site.cluster.reports[job] += b'{"time": %.1f, "unmatched pattern": 1}\n' % site.cluster.time
+    site.cycle()
+    assert "slurmplug run" not in site.ask("why", str(job))
+    site.cluster.end(job)
+    site.cycle()
+    assert "No line of its output has matched one of the patterns of slurmplug run." in site.ask("why", str(job))
+
+
+def test_optstop_without_a_length_still_stops_at_its_target(site: Site) -> None:
+    (said,) = not_done(site, "--stop=optstop --target=accuracy>=0.9")
+    assert "only at its target, or if its training diverges" in said
+
+
 def test_a_site_that_does_not_resize_is_named(tmp_path: Path) -> None:
     with Site(tmp_path, mode={"default": "act", "resize": "observe"}) as site:
         assert "the mode for resizes is observe here" in " ".join(not_done(site, "--gpus=1..4 --checkpoint=file"))

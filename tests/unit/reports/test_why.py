@@ -464,6 +464,13 @@ class TestWhichJob:
         assert "Job 1_6," in site.ask("why", "1_6")
         assert len(site.json("why", "1")["jobs"]) == 8
 
+    @pytest.mark.parametrize(("tasks", "count"), [("4-99", 96), ("3,7-9", 4), ("0-20:5,31", 6), ("", 12)])
+    def test_elements_that_wait_together_are_counted_one_by_one(self, site: Site, tasks: str, count: int) -> None:
+        site.cluster.start(site.cluster.submit(array_id=1, array_task=0))
+        site.cluster.submit(array_id=1, array_task=-1, array_tasks=tasks, elements=count)
+        site.cycle()
+        assert f"{count + 1} elements: {count} PENDING, 1 RUNNING." in site.ask("why", "1")
+
     def test_of_an_array_it_is_told_how_values_and_run_times_are_distributed(self, site: Site) -> None:
         for element in range(6):
             job = site.cluster.submit(b"#!/bin/sh\n#PLUG --type=a\ntrain\n", array_id=1, array_task=element)

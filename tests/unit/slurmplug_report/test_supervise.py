@@ -4,7 +4,7 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -60,6 +60,11 @@ def points(spool: Path) -> Points:
     return fold(Points(), lines, now=time.time())[0]
 
 
+def faults(spool: Path) -> Mapping[str, int]:
+    lines = ReportReader(spool).read({RUN: os.getuid()}).lines.get(RUN, b"")
+    return fold(Points(), lines, now=time.time())[1]
+
+
 def test_named_groups_of_matching_lines_are_reported(spool: Path) -> None:
     done = run(python("print('hello'); [print(f'epoch {i}: loss={1/(i+1)} acc=0.{i}') for i in range(3)]"), spool)
     assert (done.returncode, done.stderr) == (0, b"")
@@ -72,6 +77,21 @@ def test_a_pattern_that_never_matched_is_named_at_the_end(spool: Path) -> None:
     options = ("--pattern", PATTERN, "--pattern", r"step (?P<iteration>\d+)")
     done = run(command(PYTHON, "-c", "print('epoch 1: loss=3')", options=options), spool)
     assert done.stderr == b"slurmplug: no line of the output matched --pattern step (?P<iteration>\\d+)\n"
+    assert faults(spool) == {"unmatched pattern": 1}
+
+
+def test_long_before_the_end_it_is_said_that_no_pattern_has_matched(
+    spool: Path, started: list[subprocess.Popen[bytes]]
+) -> None:
+    code = "import time; [print('step', i) for i in range(15_000)]; time.sleep(60)"
+    process = subprocess.Popen(python(code), env=environment(spool), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    started.append(process)
+    assert process.stderr is not None
+    assert process.stderr.readline() == b"slurmplug: no --pattern matched the first 10,000 lines of the output\n"
+    deadline = time.monotonic() + 30
+    while not faults(spool) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert faults(spool) == {"unmatched pattern": 1}
 
 
 def test_several_patterns_tell_of_the_iteration_last_named(spool: Path) -> None:
