@@ -118,6 +118,24 @@ def test_a_job_starts_on_what_is_free_grows_gives_way_and_grows_back(site: LiveS
     assert site.leftovers() == []
 
 
+def test_a_job_without_a_checkpoint_is_sized_at_its_start_and_then_left_alone(site: LiveSite) -> None:
+    for node in ("n2", "n3", "n4"):
+        fill(site, node, 4)
+    beside = fill(site, "n1", 2)
+    under(site, Fair(FairSettings(quantum=0.0)))
+    text = "#!/bin/sh\n#SBATCH --gres=gpu:4 --time=60\n#PLUG --gpus=1..4 --max-iterations=2000\nsleep 600\n"
+    job = site.cluster.sbatch(site.cluster.researchers[0], text)
+    until(site, lambda: gpus(site, job) == 2)
+
+    site.cluster.run("root", ["scancel", str(beside)])
+    another = elastic(site, "another", 1)
+    until(site, lambda: gpus(site, another) == 2)
+    for _ in range(5):
+        site.scheduler.run()
+    assert [(row["kind"], row["result"]) for row in site.operations(job)] == [("resize", "done")]
+    assert (gpus(site, job), site.cluster.job(job)["Restarts"]) == (2, "0")
+
+
 def test_the_model_of_dl2_sizes_a_job_at_its_start_and_resizes_it_in_a_later_slot(site: LiveSite) -> None:
     for node in ("n2", "n3", "n4"):
         fill(site, node, 4)

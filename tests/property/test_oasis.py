@@ -6,8 +6,10 @@ from typing import Literal
 from unittest.mock import patch
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.optimize import Bounds, LinearConstraint, milp
 
 from policies.oasis import schedule
 from policies.oasis.admission import PriceBounds, price_bounds, price_terms
@@ -110,6 +112,53 @@ def test_with_few_labels_a_schedule_costs_at_most_its_bound_more_and_no_end_is_l
         assert exact.bound == 1.0
         assert exact.end == trimmed.end
         assert exact.cost - 1e-9 <= trimmed.cost <= trimmed.bound * exact.cost + 1e-9
+
+
+@pytest.mark.parametrize("per_worker", [None, 0.5])
+@pytest.mark.parametrize("seed", range(6))
+def test_over_many_slots_a_schedule_costs_at_most_its_bound_more_than_the_least(
+    seed: int, per_worker: float | None
+) -> None:
+    """Against the least cost as a solver finds it, of the numbers of workers in each slot up to the same end."""
+    random = np.random.default_rng(seed)
+    slots, most = int(random.integers(20, 50)), int(random.integers(4, 13))
+    progress = np.arange(most + 1.0) ** random.choice([0.5, 0.7, 0.9])
+    bid = Bid(
+        work=float(random.uniform(5, 0.3 * slots * progress[-1])),
+        progress=progress,
+        value=np.full(slots, 1e4),
+        demand=np.ones(1),
+        hosts=np.ones(1, dtype=bool),
+        upper_value=1.0,
+        lower_value=0.1,
+        min_workers=int(random.integers(1, 4)),
+        slot_left=float(random.choice([1.0, 0.4])),
+        parameter_servers=None if per_worker is None else ParameterServers(np.ones(1), per_worker),
+    )
+    prices, ps_prices = np.exp(random.uniform(-6, 2, (2, slots, 1, 1)))
+    free, ps_free = random.integers(most // 2, most + 1, (2, slots, 1, 1)).astype(float)
+    found = best_schedule(bid, prices, free, ps_prices, ps_free)
+    assert found is not None
+    each = [np.stack([price.ravel(), room.ravel()]) for price, room in ((prices, free), (ps_prices, ps_free))]
+    least = least_cost(bid, each[0], each[1], found.end)
+    assert least * (1 - 1e-6) <= found.cost <= min(found.bound, 1.1) * least * (1 + 1e-6)
+
+
+def least_cost(bid: Bid, for_workers: np.ndarray, for_servers: np.ndarray, end: int) -> float:
+    """The least cost of the job's work by an end, on one host for workers and one for parameter servers, each (2, T)
+    with its prices and its room."""
+    share, columns = slot_shares(bid, end + 1), []
+    for t, workers in product(range(end + 1), range(bid.min_workers, bid.max_workers + 1)):
+        servers = 0 if bid.parameter_servers is None else int(np.ceil(workers * bid.parameter_servers.per_worker))
+        if workers <= for_workers[1, t] and servers <= for_servers[1, t]:
+            cost = workers * for_workers[0, t] + servers * for_servers[0, t]
+            columns.append((t, share[t] * cost, share[t] * bid.progress[workers]))
+    slot, cost, work = np.array(columns).T
+    chosen = np.vstack([slot == np.arange(end + 1)[:, None], work])
+    limits = LinearConstraint(chosen, [*[0.0] * (end + 1), bid.work - 1e-9], [*[1.0] * (end + 1), np.inf])
+    solved = milp(cost, constraints=limits, integrality=np.ones(len(cost), dtype=int), bounds=Bounds(0, 1), options={"mip_rel_gap": 1e-7})  # fmt: skip  # noqa: E501
+    assert solved.success
+    return float(solved.fun)
 
 
 @given(offers())

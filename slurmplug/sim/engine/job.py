@@ -122,6 +122,8 @@ class SimJob:
     """the iterations that its user states, and what is forecast goes by; 0: those that it does"""
     waited: float = NAN
     """seconds that it waited where it was recorded"""
+    nodes: int = 0
+    """Slurm gives it this number of nodes, and as much of each; up to 1: as few as can hold it"""
     managed: bool = True
     parts: tuple[Part, ...] = ()
     """its Slurm jobs, where it is more than one"""

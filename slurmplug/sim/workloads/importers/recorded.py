@@ -31,6 +31,7 @@ class RecordedJob:
     qos: str = "normal"
     partition: str = "gpu"
     waited: float = NAN
+    nodes: int = 0
 
 
 def job(recorded: RecordedJob) -> SimJob:
@@ -49,6 +50,7 @@ def job(recorded: RecordedJob) -> SimJob:
         memory=recorded.memory,
         time_limit=recorded.time_limit,
         waited=recorded.waited,
+        nodes=recorded.nodes,
         managed=False,
     )
 
