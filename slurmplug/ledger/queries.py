@@ -331,7 +331,8 @@ def _columns(names: Iterable[str]) -> str:
     return ", ".join(stop if name == "stop" else f"jobs.{name}" for name in (*names, *JobFacts._fields))
 
 
-_JOBS_IN_ROWS = f"SELECT {_columns(_SHOWN)} FROM jobs WHERE id IN (SELECT value FROM json_each(?))"
+_JOBS_IN_ROWS = f"SELECT {_columns(_SHOWN)} FROM json_each(?) AS wanted CROSS JOIN jobs ON jobs.id = wanted.value"
+"""CROSS JOIN has SQLite read them in the order of the list: then they lie in memory as they are gone through."""
 _LIVE_JOBS = """
 SELECT id, job_id, first_submit, state, given_back FROM jobs WHERE ended = 0
 """
