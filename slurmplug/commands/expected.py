@@ -26,13 +26,22 @@ MOST_PARTITIONS = 8
 @dataclass(frozen=True)
 class Expected:
     """estimate: as `Reports.estimate` returns it. slurm_start: when Slurm expects to start the job. now: when that was
-    asked; both in seconds since the epoch. assumed: what is assumed of it, a sentence each."""
+    asked; both in seconds since the epoch. assumed: what is assumed of it, a sentence each. partitions: those that it
+    names. fits: whether its time limit is within that of the partition."""
 
     estimate: Mapping[str, Any]
     request: "JobRequest"
     slurm_start: float
     now: float
     assumed: tuple[str, ...] = ()
+    partitions: tuple[str, ...] = ()
+    fits: bool = True
+
+    @property
+    def start(self) -> float:
+        """When it is expected to start, in seconds since the epoch; infinite where that is not known."""
+        start = self.estimate["start"]["median"]
+        return start if self.fits and start is not None else math.inf
 
     def lines(self) -> Iterator[str]:
         """For people."""
@@ -64,8 +73,11 @@ def expected(script: Path, head: bytes, options: Sequence[str], slurm: SlurmSett
     tested = client.tested(script, options)
     there, now = client.nodes(tested.partition), time.time()
     request = batch_script.request_of(script, head, tested, there, user=user_name(), now=now)
-    assumed = tuple(batch_script.assumed(tested.options))
-    return Expected(reports.estimate(request, now), request, tested.start, now, assumed)
+    beyond = batch_script.beyond_partition(request, there)
+    assumed = tuple(batch_script.assumed(tested.options, beyond))
+    partitions = tuple(tested.options.get("partition", "").split(","))
+    found = reports.estimate(request, now)
+    return Expected(found, request, tested.start, now, assumed, partitions, beyond is None)
 
 
 def with_other_partitions(
@@ -73,16 +85,21 @@ def with_other_partitions(
 ) -> Expected:
     """The same, and among its changes each other partition in which sbatch would take the job, the earliest end first.
 
+    Where the job names several partitions, it is what is expected of it in the one of these in which it starts first.
     ask: `expected` of the script with other options of sbatch. Raises as that, but for a refusal in such a partition.
     """
     from slurmplug.cluster.sbatch import SbatchClient  # noqa: PLC0415
 
     names = SbatchClient(slurm.conf, slurm.bin, slurm.timeout).partitions()
-    changes = []
-    for name in [each for each in names if each != found.request.partition][:MOST_PARTITIONS]:
+    there = {found.request.partition: found}
+    for name in [each for each in names if each not in there][:MOST_PARTITIONS]:
         with suppress(UsageError):
-            there = ask([*options, f"--partition={name}"]).estimate
-            outlook = {key: there[key] for key in ("run_time", "start", "end", "in_time")}
+            there[name] = ask([*options, f"--partition={name}"])
+    first = min([found, *(there[name] for name in found.partitions if name in there)], key=lambda each: each.start)
+    changes = []
+    for name, other in there.items():
+        if name not in {found.request.partition, *found.partitions} and other.fits:
+            outlook = {key: other.estimate[key] for key in ("run_time", "start", "end", "in_time")}
             changes.append({"change": "partition", "value": name, **outlook})
     changes.sort(key=lambda change: change["end"]["median"] or math.inf)
-    return replace(found, estimate={**found.estimate, "changes": [*found.estimate["changes"], *changes]})
+    return replace(first, estimate={**first.estimate, "changes": [*first.estimate["changes"], *changes]})

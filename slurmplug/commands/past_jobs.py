@@ -20,7 +20,7 @@ _OPTIONS = (
     click.option(
         "--sacct", "sacct_path", metavar="FILE", help="What `sacct --parsable2` listed; the same as sacct:FILE."
     ),
-    click.option("--from-ledger", is_flag=True, help="The jobs in the ledger that ended by themselves."),
+    click.option("--from-ledger", is_flag=True, help="The jobs in the ledger that ran and were not stopped."),
     click.option("--since", default="", metavar="TIME", help="What sacct lists from TIME on, such as now-30days."),
 )
 

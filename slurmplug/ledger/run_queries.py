@@ -18,8 +18,8 @@ LONGEST_RUN = 1e9
 
 
 class FinishedRun(NamedTuple):
-    """A job that completed by itself. Times in seconds; `runtime` is that of its last run, without suspensions, of one
-    that was stopped what it would have been."""
+    """A job that ended. Times in seconds; `runtime` is that of its last run, without suspensions, of one that was
+    stopped what it would have been. queued: when it was submitted, or eligible later than that."""
 
     id: int
     cluster: str
@@ -39,6 +39,7 @@ class FinishedRun(NamedTuple):
     time_limit: float | None
     first_submit: float
     submit: float
+    queued: float
     end: float
     suspended: float
     runtime: float
@@ -48,6 +49,8 @@ class FinishedRun(NamedTuple):
     predicted_low: float | None
     predicted_high: float | None
     predicted_by: str | None
+    state: str
+    batch: int
 
     @property
     def of_gpus(self) -> JobGPUs:
@@ -65,8 +68,18 @@ class Report(NamedTuple):
 
 
 def finished_runs(ledger: LedgerFile) -> list[FinishedRun]:
-    """All finished runs, in the order of their submission."""
-    return _finished(ledger.query(f"{_FINISHED_RUNS} ORDER BY submit"))
+    """The runs that completed by themselves, in the order of their submission."""
+    return _finished(ledger.query(f"SELECT {_COLUMNS} FROM history ORDER BY submit"))
+
+
+def ended_runs(ledger: LedgerFile) -> list[FinishedRun]:
+    """The same, and the last runs of jobs that ended in another way, but not those that slurmplug stopped."""
+    return _finished(ledger.query(_ENDED_RUNS))
+
+
+def stopped_jobs(ledger: LedgerFile) -> int:
+    """The number of jobs that slurmplug stopped."""
+    return int(ledger.value("SELECT count(DISTINCT job) FROM stops"))
 
 
 def latest_finished_runs(ledger: LedgerFile, most: int, of_kind: int, of_user: int) -> list[FinishedRun]:
@@ -142,6 +155,9 @@ def _finite(quantities: str) -> dict[str, float]:
     return {name: value for name, value in json.loads(quantities).items() if not isinstance(value, str)}
 
 
+_COLUMNS = ", ".join(
+    "coalesce(max(submit, eligible), submit) AS queued" if name == "queued" else name for name in FinishedRun._fields
+)
 _RUN_TIMES = f"""(
     SELECT * FROM history UNION ALL SELECT *, end - start - suspended AS runtime FROM jobs
     WHERE ended = 1 AND state != 'COMPLETED' AND start IS NOT NULL AND end - start - suspended > predicted_high
@@ -170,9 +186,15 @@ WITH typed AS (
 ), users AS (
     SELECT *, row_number() OVER (PARTITION BY uid ORDER BY end DESC) AS of_user FROM kinds WHERE of_kind <= ?
 )
-SELECT {", ".join(FinishedRun._fields)} FROM users WHERE of_user <= ? ORDER BY end DESC LIMIT ?
+SELECT {_COLUMNS} FROM users WHERE of_user <= ? ORDER BY end DESC LIMIT ?
 """
-_FINISHED_RUNS = f"SELECT {', '.join(FinishedRun._fields)} FROM history"
+_ENDED_RUNS = f"""
+SELECT {_COLUMNS} FROM (
+    SELECT * FROM history UNION ALL SELECT *, end - start - suspended AS runtime FROM jobs
+    WHERE ended = 1 AND state != 'COMPLETED' AND start IS NOT NULL AND end - start > suspended
+    AND id NOT IN (SELECT job FROM stops)
+) ORDER BY submit
+"""
 _REPORTS = """
 SELECT iteration, time, quantities, max(restarts) AS restarts FROM progress
 WHERE job = ?1 AND trial = (SELECT trial FROM jobs WHERE id = ?1) GROUP BY iteration

@@ -1,7 +1,7 @@
 """The request of a batch script, from what sbatch prints of it."""
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
-from math import ceil
 from pathlib import Path
 
 from slurmplug.cluster import tres
@@ -9,6 +9,7 @@ from slurmplug.cluster.hostlist import compress, expand
 from slurmplug.cluster.port import Reservation
 from slurmplug.cluster.sbatch import NodeGroup, PartitionNodes, Tested
 from slurmplug.cluster.user_answers import duration
+from slurmplug.console import times
 from slurmplug.console.table import printable
 from slurmplug.directives import grammar
 from slurmplug.errors import ReadFailed, UsageError
@@ -63,8 +64,19 @@ def request_of(
     )
 
 
-def assumed(options: Mapping[str, str]) -> Iterator[str]:
-    """What its options say of which an estimate assumes something, a sentence each. options: as in `Tested`."""
+def beyond_partition(request: JobRequest, there: PartitionNodes) -> float | None:
+    """The time limit of its partition in seconds, where its own is longer; sbatch may take such a job all the same."""
+    most = max((duration(each.limit) or math.inf for each in there.groups), default=math.inf)
+    return most if request.time_limit is not None and request.time_limit > most else None
+
+
+def assumed(options: Mapping[str, str], beyond: float | None = None) -> Iterator[str]:
+    """What is assumed of it, a sentence each. options: as in `Tested`; beyond: as `beyond_partition` returns it."""
+    if beyond is not None:
+        yield (
+            f"Its time limit is longer than that of its partition ({times.format_duration(beyond)}): it does not start "
+            "before one of them is changed, unless its QOS allows it."
+        )
     if "dependency" in options:
         yield (
             f"Its dependency {printable(options['dependency'])} is assumed to be fulfilled; until it is, the job does "
@@ -103,7 +115,7 @@ def _gpus(tested: Tested, nodes: int, whole: Sequence[NodeGroup]) -> dict[str, i
         found = tres.gpus(text if name in of_gres else f"gpu:{text}") if text else {}
         if found:
             return {kind: count * many for kind, count in found.items()}
-    return {"": ceil(tasks / int(options["ntasks-per-gpu"]))} if "ntasks-per-gpu" in options else {}
+    return {"": math.ceil(tasks / int(options["ntasks-per-gpu"]))} if "ntasks-per-gpu" in options else {}
 
 
 def _memory(tested: Tested, nodes: int, gpus: int, whole: Sequence[NodeGroup]) -> float:
@@ -111,9 +123,9 @@ def _memory(tested: Tested, nodes: int, gpus: int, whole: Sequence[NodeGroup]) -
     options = tested.options
     if options.get("mem", "").rstrip("?") == "0":  # as sbatch prints --mem=0: all memory of each node
         return sum(float(each.memory) for each in whole)
-    for name, times in (("mem", nodes), ("mem-per-cpu", tested.cpus), ("mem-per-gpu", gpus)):
+    for name, many in (("mem", nodes), ("mem-per-cpu", tested.cpus), ("mem-per-gpu", gpus)):
         if name in options:
-            return tres.memory(f"mem={options[name]}") * times
+            return tres.memory(f"mem={options[name]}") * many
     return 0.0
 
 

@@ -6,6 +6,7 @@ import shlex
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -46,6 +47,31 @@ def test_a_partition_with_room_is_sooner_and_those_that_sbatch_refuses_are_left_
     assert set(there) == {name for name in ("free", "short", "closed") if taken(cluster, script, name)}
     assert "short" not in there, "its time limit is shorter"
     assert there["free"]["start"]["high"] < found["start"]["low"]
+
+
+def test_of_several_partitions_the_first_to_start_counts_and_not_one_with_a_shorter_time_limit(
+    special_cluster: Callable[[ClusterSpec], Sandbox], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = {"EnforcePartLimits": "NO"}
+    cluster = special_cluster(ClusterSpec(nodes=(Node(), Node()), partitions=PARTITIONS[:3], settings=settings))
+    cluster.wait_job(cluster.sbatch(cluster.researchers[0], SCRIPT), "RUNNING")
+    script = tmp_path / "next.sh"
+    script.write_text(SCRIPT)
+    monkeypatch.setenv("SLURM_CONF", str(cluster.layout.slurm_conf))
+
+    def estimate(*options: str) -> dict[str, Any]:
+        result = run("estimate", "--ledger", str(tmp_path / "ledger.db"), "--json", str(script), *options)
+        assert result.exit_code == 0, result.output
+        found: dict[str, Any] = json.loads(result.output)
+        return found
+
+    with fresh_site(cluster, tmp_path) as site:
+        site.scheduler.run()
+        busy, either, short = estimate(), estimate("-p", "busy,free"), estimate("-p", "short")
+    assert [change["value"] for change in busy["changes"] if change["change"] == "partition"] == ["free"]
+    assert either["start"]["high"] < busy["start"]["low"]
+    assert either["changes"] == []
+    assert "longer than that of its partition (00:01:00)" in " ".join(short["assumed"])
 
 
 def taken(cluster: Sandbox, script: Path, partition: str) -> bool:

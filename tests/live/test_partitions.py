@@ -1,4 +1,4 @@
-"""Partitions of a real Slurm that share nodes and have tiers: a replay of how their jobs waited."""
+"""A replay of how jobs waited on a real Slurm: for nodes of partitions that share some, or for several nodes."""
 
 import json
 import time
@@ -45,20 +45,40 @@ def test_a_replay_waits_as_jobs_waited_for_the_nodes_of_their_partitions(shared_
     submitted += [cluster.sbatch(user, SCRIPT.format(*each)) for each in WAITING]
     for job in submitted:
         cluster.wait_job(job, "COMPLETED", 180)
-    config = tmp_path / "slurmplug.toml"
-    config.write_text(f'[slurm]\nconf = "{cluster.layout.slurm_conf}"\n')
-
-    def replayed(*options: str) -> dict[str, Any]:
-        given = (f"--since={since}", f"--slurm-conf={cluster.layout.slurm_conf}", f"--config={config}", "--json")
-        result = CliRunner().invoke(main, ["replay", "--samples=1", *given, *options])
-        assert result.exit_code == 0, result.output
-        found: dict[str, Any] = json.loads(result.output)
-        return found
-
-    made, without = replayed(), replayed("--cluster=3x4x9x4000")
+    made, without = (replayed(cluster, since, tmp_path, *options) for options in ((), ("--cluster=3x4x9x4000",)))
     print(made["waits"], without["waits"])
     assert made["waits"]["jobs"] == len(submitted)
     assert abs(np.log(made["waits"]["replayed_mean"] / made["waits"]["true_mean"])) < np.log(1.5)
     assert made["waits"]["start_rank"] > 0.9
     assert without["waits"]["start_rank"] < 0.9
     assert not any("artition" in each for each in made["not_followed"])
+
+
+def test_a_replay_waits_as_jobs_waited_for_several_nodes(shared_nodes: Sandbox, tmp_path: Path) -> None:
+    """The second wants two GPUs of each of two nodes, one of which has one left; its four would fit on the other."""
+    cluster, user = shared_nodes, shared_nodes.researchers[0]
+    time.sleep(2)
+    since = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime())
+    script = "#!/bin/sh\n#SBATCH -p left --nodes={} --gres=gpu:{} --time=5 --mem=1 --output=/dev/null\nsleep {}\n"
+    submitted = [cluster.sbatch(user, script.format(1, 3, 9))]
+    cluster.wait_job(submitted[0], "RUNNING")
+    time.sleep(2)
+    submitted += [cluster.sbatch(user, script.format(2, *each)) for each in ((2, 5), (4, 4))]
+    for job in submitted:
+        cluster.wait_job(job, "COMPLETED", 120)
+    made = replayed(cluster, since, tmp_path)
+    print(made["waits"])
+    assert made["waits"]["jobs"] == len(submitted)
+    assert abs(np.log(made["waits"]["replayed_mean"] / made["waits"]["true_mean"])) < np.log(1.5)
+    assert made["waits"]["start_rank"] > 0.9
+
+
+def replayed(cluster: Sandbox, since: str, folder: Path, *options: str) -> dict[str, Any]:
+    """What `slurmplug replay --json` says of the jobs since then."""
+    config = folder / "slurmplug.toml"
+    config.write_text(f'[slurm]\nconf = "{cluster.layout.slurm_conf}"\n')
+    given = (f"--since={since}", f"--slurm-conf={cluster.layout.slurm_conf}", f"--config={config}", "--json")
+    result = CliRunner().invoke(main, ["replay", "--samples=1", *given, *options])
+    assert result.exit_code == 0, result.output
+    found: dict[str, Any] = json.loads(result.output)
+    return found

@@ -65,6 +65,7 @@ def simulated(conf: site_conf.SiteConf) -> np.ndarray:
     n, nothing = len(JOBS), np.zeros(len(JOBS))
     pending = Pending(
         gpus=gpus,
+        nodes=np.ones(n, dtype=np.int64),
         demand=np.column_stack([gpus, cpus, memory]) / np.maximum(gpus, 1)[:, None],
         time_limit=minutes * 60.0,
         eligible=nothing,

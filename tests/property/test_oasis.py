@@ -156,7 +156,7 @@ def least_cost(bid: Bid, for_workers: np.ndarray, for_servers: np.ndarray, end: 
     slot, cost, work = np.array(columns).T
     chosen = np.vstack([slot == np.arange(end + 1)[:, None], work])
     limits = LinearConstraint(chosen, [*[0.0] * (end + 1), bid.work - 1e-9], [*[1.0] * (end + 1), np.inf])
-    solved = milp(cost, constraints=limits, integrality=np.ones(len(cost)), bounds=Bounds(0, 1), options={"mip_rel_gap": 1e-7})  # fmt: skip  # noqa: E501
+    solved = milp(cost, constraints=limits, integrality=np.ones(len(cost), dtype=int), bounds=Bounds(0, 1), options={"mip_rel_gap": 1e-7})  # fmt: skip  # noqa: E501
     assert solved.success
     return float(solved.fun)
 

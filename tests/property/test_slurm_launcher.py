@@ -47,9 +47,10 @@ def clusters(draw: st.DrawFn) -> Cluster:
     def column(each: st.SearchStrategy[float]) -> np.ndarray:
         return np.array(draw(st.lists(each, min_size=n, max_size=n)))
 
-    names = st.sampled_from(["", "mine"])
+    names, requested = st.sampled_from(["", "mine"]), column(st.integers(1, 10))
     pending = Pending(
-        gpus=column(st.integers(1, 10)),
+        gpus=requested,
+        nodes=np.minimum(column(st.integers(0, 3)), requested),
         demand=np.tile(PER_GPU, (n, 1)),
         time_limit=column(st.integers(1, 6000)).astype(float),
         eligible=np.zeros(n),
@@ -118,6 +119,9 @@ def test_nothing_is_given_twice_and_every_gang_is_whole_on_nodes_of_its_partitio
     for start in made:
         assert sum(start.shares) == pending.gpus[start.row]
         assert min(start.shares) > 0
+        if pending.nodes[start.row] > 1:
+            assert len(start.nodes) == pending.nodes[start.row]
+            assert max(start.shares) - min(start.shares) <= 1
         assert len(set(start.nodes)) == len(start.nodes)
         assert pending.begin[start.row] <= NOW
         assert all(room.reservation[node] == pending.reservation[start.row] for node in start.nodes)
@@ -155,5 +159,8 @@ def test_who_waits_first_does_not_fit(cluster: Cluster) -> None:
             inside = (room.reservation == name) & partitions.nodes[partitions.where[waits[0]]]
             there = after(cluster, before).room.free[inside]
             wanted = pending.gpus[waits[0]]
+            if (nodes := pending.nodes[waits[0]]) > 1:
+                assert (there[:, 0] >= -(-wanted // nodes)).sum() < nodes
+                continue
             waits_for_one_node = wanted <= room.total[inside, 0].max(initial=0)
             assert (there[:, 0].max(initial=0) if waits_for_one_node else there[:, 0].sum()) < wanted

@@ -165,7 +165,7 @@ class SimIntake:
             "state": np.where(running, "running", "pending"),
             "started": engine.started[live],
             "gpus": gpus,
-            "demand": engine.table.per_gpu[live] * np.maximum(gpus, 1)[:, None],
+            "demand": engine.table.per_gpu[live] * engine.table.units(live, gpus)[:, None],
         }
         requested = self._constant["gpu_type"].tolist()
         reserved = (

@@ -79,7 +79,7 @@ class SimJob:
     partition: str = "gpu"
     kind: str = ""
     gpu_type: str = ""
-    """the type of GPU that it requests, empty for any"""
+    """the type of GPU that it requests, empty for any; of a job in a log of Slurm, any if no node has that type"""
     type_speeds: Mapping[str, float] = field(default_factory=dict)
     """by type of GPU, by what factor it trains faster there than `speed` says, 1 on others"""
     gpus_min: int = 0
@@ -122,6 +122,8 @@ class SimJob:
     """the iterations that its user states, and what is forecast goes by; 0: those that it does"""
     waited: float = NAN
     """seconds that it waited where it was recorded"""
+    nodes: int = 0
+    """Slurm gives it this number of nodes, and as much of each; up to 1: as few as can hold it"""
     managed: bool = True
     parts: tuple[Part, ...] = ()
     """its Slurm jobs, where it is more than one"""

@@ -51,7 +51,8 @@ class WorkloadTable:
 
     `columns`: those of `Jobs` that never change, by name, an entry a row. training: (rows,) the training of each.
     first_row: (trainings + 1,) a training's rows are `[first_row[j]:first_row[j + 1]]`. requested: (rows,) GPUs.
-    per_gpu: (rows, resources) demand a GPU, or in all where a row requests none. edges: (edges, 2) a row and the row
+    per_gpu: (rows, resources) demand a GPU, or a node where a row requests none. nodes: (rows,) of each row, as
+    `SimJob.nodes`; 0 where policies place the jobs. edges: (edges, 2) a row and the row
     that it depends on; parents: the same by row. checkpoint_every: (trainings,) seconds. servers: of the rows; None
     where no job has parameter servers.
     """
@@ -64,11 +65,16 @@ class WorkloadTable:
     submit: Floats
     requested: Ints
     per_gpu: Floats
+    nodes: Ints
     edges: Ints
     parents: Mapping[int, Sequence[int]]
     checkpoint_every: Floats
     reports: ReportCurves
     servers: RowServers | None = None
+
+    def units(self, rows: Ints | int, gpus: Ints | int) -> Ints:
+        """What rows with so many GPUs hold so many times `per_gpu` of: their GPUs, else their nodes."""
+        return np.asarray(np.where(np.asarray(gpus) > 0, gpus, np.maximum(self.nodes[rows], 1)))
 
     def rows_of(self, training: int) -> range:
         """The rows of a training."""
@@ -88,6 +94,7 @@ def workload_table(jobs: Sequence[SimJob], *, all_managed: bool) -> WorkloadTabl
     training = np.repeat(np.arange(len(ordered)), counts)
     columns = _columns(ordered, parts, training, all_managed=all_managed)
     requested = columns["requested"][:, 0].astype(np.int64)
+    nodes = np.array([0 if all_managed or job.parts else job.nodes for job in ordered], dtype=np.int64)[training]
     keys = np.empty(len(training), dtype=object)
     for row, j in enumerate(training.tolist()):
         keys[row] = JobKey(CLUSTER, row + 1, int(ordered[j].submit))
@@ -100,7 +107,8 @@ def workload_table(jobs: Sequence[SimJob], *, all_managed: bool) -> WorkloadTabl
         first_row=first_row,
         submit=np.array([job.submit for job in ordered], dtype=np.float64),
         requested=requested,
-        per_gpu=columns["requested"] / np.maximum(requested, 1)[:, None],
+        per_gpu=columns["requested"] / np.where(requested > 0, requested, np.maximum(nodes, 1))[:, None],
+        nodes=nodes,
         edges=edges,
         parents=_by_child(edges),
         checkpoint_every=np.array([job.checkpoint_every for job in ordered], dtype=np.float64),

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from predictors.arrays import Floats, Ints, Texts
+from predictors.arrays import Floats, Ints
 from slurmplug.cluster.limits import Limits
 from slurmplug.cluster.port import Command, Reading, Reservation, ResourceRequest, Site, Submission
 from slurmplug.sim.adapters.cluster import NO_JOBS, NO_NODES, SimCluster
@@ -22,6 +22,7 @@ from slurmplug.sim.engine.workload_table import CLUSTER
 from slurmplug.sim.slurm.fairshare import Fairshare
 from slurmplug.sim.slurm.held_by_row import HeldByRow, Releasing
 from slurmplug.sim.slurm.job_limits import JobLimits
+from slurmplug.sim.slurm.job_requests import JobRequests
 from slurmplug.sim.slurm.launcher import (
     HeldResources,
     LauncherSettings,
@@ -71,28 +72,19 @@ class SlurmSimCluster(SimCluster):
         """the first row that has not ended"""
         self._running: dict[int, GpusByNode] = {}
         self._releasing: list[Releasing] = []
-        table = engine.table
-        first = table.first_row[:-1]
-        demand = table.per_gpu * np.maximum(table.requested, 1)[:, None]
-        self._gpus = np.add.reduceat(table.requested, first) if len(first) else table.requested
-        whole = np.add.reduceat(demand, first) if len(first) else demand
-        self._gpu_types = np.unique(table.columns["gpu_type"][table.columns["gpu_type"] != ""])
-        """those that jobs request: further resources of a node, beside its GPUs, CPUs and memory"""
-        wants = table.columns["gpu_type"][first][:, None] == self._gpu_types
-        self._per_gpu = np.concatenate([whole / np.maximum(self._gpus, 1)[:, None], wants], axis=1)
+        table, capacity = engine.table, engine.nodes.capacity
+        self._requests = requests = JobRequests.of(table, float(capacity[:, 0].max()))
         self._single = np.diff(table.first_row) == 1
-        self._columns: Mapping[str, Texts] = {name: table.columns[name][first] for name in ("qos", "partition")}
         self._fairshare = Fairshare.of(table, self._settings)
-        self._held = HeldByRow(3 + len(self._gpu_types))
-        self._total = self._with_types(engine.nodes.capacity, np.arange(len(engine.nodes)))
-        partitions = self._settings.partitions
+        self._held = HeldByRow(requests.demand.shape[1])
+        self._total = self._with_types(capacity, np.arange(len(capacity)))
         self._partitions = job_partitions(
-            partitions, self._columns["partition"], self._gpus, self._per_gpu, self._total
-        )
+            self._settings.partitions, requests.columns["partition"],
+            gpus=requests.gpus, nodes=requests.nodes, demand=requests.demand, total=self._total,
+        )  # fmt: skip
         self.node_sets, self.set_of = self._partitions.nodes, self._partitions.where[table.training]
-        self._limit = table.columns["time_limit"][first]
-        at_most = np.where(np.isnan(self._limit), self._settings.default_limit, self._limit)
-        self._limits = JobLimits.of(self._settings.limits, table, self._per_gpu, self._gpu_types, at_most)
+        at_most = np.where(np.isnan(requests.time_limit), self._settings.default_limit, requests.time_limit)
+        self._limits = JobLimits.of(self._settings.limits, table, requests.demand, requests.gpu_types, at_most)
         self._handlers = {
             **{verb: handle for verb, handle in self._handlers.items() if verb != "place"},
             "update": self._update,
@@ -218,7 +210,8 @@ class SlurmSimCluster(SimCluster):
 
     def _resource_request(self, row: int) -> ResourceRequest:
         engine = self.engine
-        gpus, demand = int(engine.gpus[row]), engine.table.per_gpu[row] * max(int(engine.gpus[row]), 1)
+        gpus = int(engine.gpus[row])
+        demand = engine.table.per_gpu[row] * int(engine.table.units(row, gpus))
         most = max(1, int(engine.nodes.capacity[:, 0].max()))
         nodes = len(engine.allocations.holds.get(row, ())) or self._node_counts.get(row) or max(1, -(-gpus // most))
         nodes = next((count for count in range(nodes, gpus) if gpus % count == 0), max(gpus, 1))
@@ -286,7 +279,7 @@ class SlurmSimCluster(SimCluster):
                 self._start(int(waiting[start.row]), start)
         holds = engine.allocations.holds
         rows = np.fromiter(holds, dtype=np.int64, count=len(holds))
-        self._fairshare.note_held(rows, engine.gpus[rows])
+        self._fairshare.note_held(rows, engine.table.units(rows, engine.gpus[rows]))
         self._seen = engine.changes
         if backfill:
             self._backfilled = engine.changes
@@ -313,7 +306,7 @@ class SlurmSimCluster(SimCluster):
         for row in engine.table.rows_of(training):
             wanted, where = int(engine.gpus[row]), []
             if not wanted:
-                where = [(start.nodes[0], 0)]
+                where = [(node, 0) for node in start.nodes[: max(int(engine.table.nodes[row]), 1)]]
             for node in sorted(
                 left, key=lambda node: (left[node] < wanted, -left[node] if left[node] < wanted else left[node])
             ):
@@ -343,13 +336,16 @@ class SlurmSimCluster(SimCluster):
         engine = self.engine
         first = engine.table.first_row[waiting]
         eligible = np.maximum.reduce([engine.waits_since[first], engine.table.submit[waiting]])
+        requests, gpus = self._requests, self._requests.gpus[waiting]
+        now_gpus = np.where(self._single[waiting], engine.gpus[first], gpus)
         return Pending(
-            gpus=np.where(self._single[waiting], engine.gpus[first], self._gpus[waiting]),
-            demand=self._per_gpu[waiting],
-            time_limit=self._limit[waiting],
+            gpus=now_gpus,
+            nodes=np.where(now_gpus == gpus, requests.nodes[waiting], 0),
+            demand=requests.demand[waiting],
+            time_limit=requests.time_limit[waiting],
             eligible=eligible,
             begin=eligible,
-            **{name: column[waiting] for name, column in self._columns.items()},
+            **{name: column[waiting] for name, column in requests.columns.items()},
             reservation=np.array(
                 [self._taking.get(row) or self.reservations.get(row, "") for row in first.tolist()], dtype=np.str_
             )
@@ -396,5 +392,5 @@ class SlurmSimCluster(SimCluster):
 
     def _with_types(self, amounts: Floats, nodes: Sequence[int] | Ints) -> Floats:
         """The amounts (k, resources) on these nodes (k,), with the GPUs of each type that jobs request beside them."""
-        of_type = self.engine.nodes.gpu_type[np.asarray(nodes, dtype=np.int64)][:, None] == self._gpu_types
+        of_type = self.engine.nodes.gpu_type[np.asarray(nodes, dtype=np.int64)][:, None] == self._requests.gpu_types
         return np.concatenate([amounts, of_type * amounts[:, :1]], axis=1)

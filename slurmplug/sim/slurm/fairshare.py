@@ -19,7 +19,7 @@ class Fairshare:
     """
 
     def __init__(self, user: Ints, tree: FairTree | None, billing: Floats, settings: LauncherSettings) -> None:
-        """user: (rows,) the number of each row's user. billing: (rows,) a GPU, or a row without GPUs, each second."""
+        """user: (rows,) the number of each row's user. billing: (rows,) a unit, each second."""
         self._user, self._tree, self._billing = user, tree, billing
         self._users = tree.users if tree else int(user.max(initial=-1)) + 1
         self._half_life, self._interval = settings.weights.half_life, settings.fairshare_interval
@@ -47,9 +47,9 @@ class Fairshare:
             used[: len(self._usage.used)] = self._usage.used
             self._factors, self._computed = self._tree.factors(used), now
 
-    def note_held(self, rows: Ints, gpus: Ints) -> None:
-        """These rows hold so many GPUs (n,) each from now on, and no others hold any."""
-        charged = self._billing[rows] * np.maximum(gpus, 1)
+    def note_held(self, rows: Ints, units: Ints) -> None:
+        """These rows hold so many `WorkloadTable.units` (n,) each from now on, and no others hold any."""
+        charged = self._billing[rows] * units
         self._holding = np.bincount(self._user[rows], charged, self._users).astype(np.float64)
 
     def factors(self, rows: Ints) -> Floats:

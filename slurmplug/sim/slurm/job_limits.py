@@ -56,11 +56,11 @@ class JobLimits:
         """What they leave to these trainings. pending: the same."""
         table, holds = engine.table, engine.allocations.holds
         rows = np.fromiter(holds, dtype=np.int64, count=len(holds))
-        training, units = table.training[rows], np.where(table.requested[rows] > 0, engine.gpus[rows], 1)
-        demand = np.concatenate([table.per_gpu[rows], self._per_gpu[training, 3:]], axis=1) * units[:, None]
+        training, units = table.training[rows], table.units(rows, engine.gpus[rows])
+        demand: Floats = np.concatenate([table.per_gpu[rows], self._per_gpu[training, 3:]], axis=1) * units[:, None]
         ran = engine.now - engine.started[rows]
         used = self._columns.used(self._of[training], self._amounts(training, np.ones(len(rows)), demand, ran))
-        requested = pending.demand * np.maximum(pending.gpus, 1)[:, None]
+        requested = pending.demand * pending.units[:, None]
         amounts = self._amounts(waiting, np.diff(table.first_row)[waiting], requested)
         return Limited(self._columns, self._of[waiting], amounts, used)
 

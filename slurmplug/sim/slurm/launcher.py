@@ -60,11 +60,13 @@ class LauncherSettings:
 class Pending:
     """The queue, a column a property (n,), in order of submission; times are seconds.
 
-    demand: (n, resources) of each of its GPUs, the first being the GPU itself, or of the whole job where `gpus` is 0:
-    then it needs one node. eligible: since when it has waited. begin: not before. reservation: its name, or empty.
+    nodes: it requests this number, and as much of each; up to 1: as few as can hold it. demand: (n, resources) of each
+    of its GPUs, the first being the GPU itself, or of each of its nodes where `gpus` is 0. eligible: since when it has
+    waited. begin: not before. reservation: its name, or empty.
     """
 
     gpus: Ints
+    nodes: Ints
     demand: Floats
     time_limit: Floats
     eligible: Floats
@@ -77,6 +79,11 @@ class Pending:
 
     def __len__(self) -> int:
         return len(self.gpus)
+
+    @property
+    def units(self) -> Ints:
+        """(n,) what a job requests so many times `demand` of: its GPUs, else its nodes."""
+        return np.where(self.gpus > 0, self.gpus, np.maximum(self.nodes, 1))
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,8 +124,9 @@ def priorities(
 
     A job requests as few nodes as can hold it.
     """
-    nodes = np.ceil(np.maximum(pending.gpus, 1) / max(room.total[:, 0].max(initial=0.0), 1.0))
-    requested = pending.demand[:, :3] * np.maximum(pending.gpus, 1)[:, None]
+    least = np.ceil(pending.gpus / max(room.total[:, 0].max(initial=0.0), 1.0))
+    nodes = np.maximum.reduce([least, pending.nodes, np.ones(len(pending))])
+    requested = pending.demand[:, :3] * pending.units[:, None]
     weights, limit = settings.weights, np.where(pending.time_limit > 0, pending.time_limit, settings.default_limit)
     of_nodes, of_cpus = nodes / max(len(room.total), 1), requested[:, 1] / max(room.total[:, 1].sum(), 1.0)
     return priority(
@@ -229,6 +237,7 @@ class _SchedulingPass:
         self._free, self._total = room.free[nodes].astype(np.float64), room.total[nodes]
         limit = pending.time_limit
         self._limit = np.where(limit > 0, limit, settings.default_limit)  # NaN is not above 0
+        self._units = pending.units
 
     def run(self, rows: Ints) -> Iterator[Start]:
         """The starts, in order of priority, then those of backfill."""
@@ -281,17 +290,17 @@ class _SchedulingPass:
         """Starts beside the promise to the first job of each set of nodes: jobs that end by then, and jobs in what is
         spare beside it."""
         promises: dict[int, _Promise] = {}
-        failed: dict[tuple[int, tuple[int, ...], bytes], int] = {}
+        failed: dict[tuple[int, int, tuple[int, ...], bytes], int] = {}
         tested = 0
         for row in rows:
-            where, units = int(self._where[row]), max(int(self._pending.gpus[row]), 1)
+            where, units, nodes = int(self._where[row]), int(self._units[row]), int(self._pending.nodes[row])
             if where in promises:
                 if tested == self._settings.bf_max_job_test:
                     return
                 tested += 1
             end = self._now + self._limit[row]
             still = [each for each in promises.values() if end > each.time and self._share_nodes(where, each.where)]
-            kind = (where, tuple(each.where for each in still), self._pending.demand[row].tobytes())
+            kind = (where, nodes, tuple(each.where for each in still), self._pending.demand[row].tobytes())
             if units >= failed.get(kind, units + 1):
                 continue  # as many, or fewer, of the same did not fit, and room only shrinks
             free = self._free
@@ -344,7 +353,7 @@ class _SchedulingPass:
         return free
 
     def _place(self, row: int, free: Floats) -> tuple[Ints, Ints] | None:
-        """Nodes, and GPUs on each: one node where one could hold it, else the emptiest nodes one by one.
+        """Nodes, and GPUs on each: as many nodes as it requests, else one where one could hold it, else the emptiest.
 
         Of single nodes cons_tres takes the first of that row of neighbours, all with room, whose free CPUs are fewest.
         """
@@ -352,12 +361,17 @@ class _SchedulingPass:
         of_all, free, total = self._index[inside], free[inside], self._total[inside]
         demand = self._pending.demand[row]
         requested = demand > 0
-        units = max(int(self._pending.gpus[row]), 1)
+        units, nodes = int(self._units[row]), int(self._pending.nodes[row])
         if not len(of_all):
             return None
         if not requested.any():
             return of_all[:1], np.zeros(1, dtype=np.int64)
         room = np.floor((free[:, requested] + _SLACK) / demand[requested]).min(axis=1)
+        if nodes > 1:
+            fitting = np.flatnonzero(room >= -(-units // nodes))[:nodes]
+            if len(fitting) < nodes:
+                return None
+            return of_all[fitting], np.diff(units * np.arange(nodes + 1) // nodes) * bool(self._pending.gpus[row])
         fitting = np.flatnonzero(room >= units)
         if len(fitting):
             rows = np.flatnonzero(np.diff(self._nodes[of_all[fitting]], prepend=-2) > 1)

@@ -47,11 +47,11 @@ def one_for_all(jobs: int, nodes: int) -> JobPartitions:
 
 
 def job_partitions(
-    partitions: Mapping[str, Partition], names: Texts, gpus: Ints, demand: Floats, total: Floats
+    partitions: Mapping[str, Partition], names: Texts, *, gpus: Ints, nodes: Ints, demand: Floats, total: Floats
 ) -> JobPartitions:
     """The partitions of jobs by their names (n,).
 
-    gpus (n,), demand (n, resources): as of `launcher.Pending`. total: (m, resources) all there is of each node.
+    gpus, nodes (n,), demand (n, resources): as of `launcher.Pending`. total: (m, resources) all there is of each node.
     """
     if not partitions:
         return one_for_all(len(names), len(total))
@@ -62,11 +62,11 @@ def job_partitions(
         jobs = np.flatnonzero(of == number)
         partition = partitions.get(name)
         tier[jobs] = partition.tier if partition else Partition.tier
-        nodes = np.zeros(len(total), dtype=bool)
-        nodes[list(partition.nodes if partition else ())] = True
-        held = _holds(total[nodes], gpus[jobs], demand[jobs])
+        inside = np.zeros(len(total), dtype=bool)
+        inside[list(partition.nodes if partition else ())] = True
+        held = _holds(total[inside], gpus[jobs], nodes[jobs], demand[jobs])
         strays[jobs[~held]] = True
-        where[jobs[held]] = _number(sets, nodes)
+        where[jobs[held]] = _number(sets, inside)
     return JobPartitions(where, np.stack(sets), tier, strays)
 
 
@@ -79,30 +79,33 @@ def _number(sets: list[Bools], nodes: Bools) -> int:
     return len(sets) - 1
 
 
-def _holds(total: Floats, gpus: Ints, demand: Floats) -> Bools:
+def _holds(total: Floats, gpus: Ints, nodes: Ints, demand: Floats) -> Bools:
     """(n,) whether these nodes could hold each job, if nothing else ran."""
     kinds, counts = np.unique(total, axis=0, return_counts=True)
-    found, most = np.zeros(len(gpus)), np.zeros(len(gpus))
+    shared = (gpus > 0) & (nodes <= 1)
+    on_each = np.ceil(gpus / np.maximum(nodes, 1)).clip(1)
+    found = np.zeros(len(gpus))
     for kind, count in zip(kinds, counts.tolist(), strict=True):
         with np.errstate(divide="ignore", invalid="ignore"):
             room = np.where(demand > 0, np.floor((kind + _SLACK) / demand), np.inf).min(axis=1)
-        found += room * count
-        most = np.maximum(most, room)
-    held: Bools = np.where(gpus > 0, found >= gpus, most >= 1)
-    return held
+        found += np.where(shared, room, room >= on_each) * count
+    return np.asarray(found >= np.where(shared, gpus, np.maximum(nodes, 1)))
 
 
 def strays(jobs: Sequence[SimJob], nodes: SimNodes, partitions: Mapping[str, Partition]) -> dict[str, int]:
     """How many of these jobs may run on any node, by the name of their partition."""
     if not partitions or not jobs:
         return {}
-    types = sorted({*nodes.gpu_type, *(job.gpu_type for job in jobs)} - {""})
+    types = sorted({*nodes.gpu_type} - {""})
     kind = np.array(nodes.gpu_type or ("",) * len(nodes), dtype=np.str_)[:, None] == types
     total = np.column_stack([nodes.gpus, nodes.cpus, nodes.memory])
     gpus = np.array([job.gpus for job in jobs], dtype=np.int64)
-    demand = np.array([(job.gpus, job.cpus, job.memory) for job in jobs]) / np.maximum(gpus, 1)[:, None]
+    of_nodes = np.array([job.nodes for job in jobs], dtype=np.int64)
+    units = np.where(gpus > 0, gpus, np.maximum(of_nodes, 1))
+    demand = np.array([(job.gpus, job.cpus, job.memory) for job in jobs]) / units[:, None]
     wants = np.array([job.gpu_type for job in jobs], dtype=np.str_)[:, None] == types
     names = np.array([job.partition for job in jobs], dtype=np.str_)
     total, demand = np.hstack([total, kind * total[:, :1]]), np.hstack([demand, wants])
-    found, counts = np.unique(names[job_partitions(partitions, names, gpus, demand, total).strays], return_counts=True)
+    made = job_partitions(partitions, names, gpus=gpus, nodes=of_nodes, demand=demand, total=total)
+    found, counts = np.unique(names[made.strays], return_counts=True)
     return dict(zip(found.tolist(), counts.tolist(), strict=True))

@@ -9,7 +9,7 @@ import pytest
 from slurmplug.cluster.port import Reservation
 from slurmplug.cluster.sbatch import NodeGroup, PartitionNodes, parse_tested
 from slurmplug.errors import ReadFailed, UsageError
-from slurmplug.reports.batch_script import assumed, directive_lines, request_of
+from slurmplug.reports.batch_script import assumed, beyond_partition, directive_lines, request_of
 from slurmplug.reports.job_request import JobRequest
 
 PRINTED = """sbatch: defined options
@@ -123,6 +123,14 @@ def test_a_reservation_that_is_over_is_said() -> None:
 @pytest.mark.parametrize(("option", "begin"), [("begin : 5000", 5_000.0), ("begin : 500", None), ("hold : set", None)])
 def test_it_begins_when_it_may(option: str, begin: float | None) -> None:
     assert request(option).begin == begin
+
+
+@pytest.mark.parametrize(("limit", "beyond"), [("infinite", None), ("2:00:00", None), ("1:00:00", 3_600.0)])
+def test_a_time_limit_beyond_the_partitions_is_said(limit: str, beyond: float | None) -> None:
+    there = PartitionNodes([each._replace(limit=limit) for each in GROUPS])
+    assert beyond_partition(request(), there) == beyond
+    said = " ".join(assumed({}, beyond))
+    assert ("longer than that of its partition (01:00:00)" in said) == (beyond is not None)
 
 
 def test_what_is_assumed_of_it_is_said() -> None:

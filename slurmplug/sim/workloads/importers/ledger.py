@@ -1,8 +1,11 @@
-"""A site's own past: the jobs of slurmplug's ledger that ended by themselves, with their directives and curves.
+"""A site's own past: the jobs of slurmplug's ledger that it did not stop, with their directives and curves.
 
-A job trains as fast as it did on the GPUs that it had, and on any other number too, as nothing else is known of it.
+A job trains as fast as it did on the GPUs that it had, and on any other number too, as nothing else is known of it. One
+that was cancelled or failed takes as long as it did; how it would have gone on to learn is not known, so it has no
+curve and no target.
 """
 
+import json
 from collections.abc import Sequence
 from contextlib import closing
 from math import nan
@@ -11,7 +14,9 @@ import numpy as np
 
 from predictors.arrays import Floats
 from slurmplug.errors import LedgerError
+from slurmplug.intake.job_record import is_managed
 from slurmplug.ledger import run_queries
+from slurmplug.ledger.job_rows import directives_from
 from slurmplug.ledger.ledger import Ledger
 from slurmplug.ledger.run_queries import FinishedRun, Report
 from slurmplug.sim.engine.job import SimJob, Speed, Workload
@@ -31,21 +36,26 @@ def workload(request: WorkloadRequest) -> Workload:
     try:
         with closing(Ledger(request.path, readonly=True)) as ledger:
             found = [
-                (run, run_queries.reports(ledger, run.id))
-                for run in run_queries.finished_runs(ledger)
+                (run, run_queries.reports(ledger, run.id) if run.state == "COMPLETED" else [])
+                for run in run_queries.ended_runs(ledger)
                 if run.of_gpus.whole and run.runtime > 0
             ]
+            stopped = run_queries.stopped_jobs(ledger)
     except LedgerError as error:
         raise WorkloadError(str(error)) from error
-    first = min((run.submit for run, _ in found), default=0.0)
+    first = min((run.queued for run, _ in found), default=0.0)
     return Workload(
         str(request.path),
         tuple(_job(run, reports, first) for run, reports in found),
         of_slurm=True,
-        assumed=("each job trains as fast on any number of GPUs as on those that it had",),
+        assumed=(
+            "each job trains as fast on any number of GPUs as on those that it had",
+            "each job runs as long as it did, also if it failed or was cancelled",
+            "each job enters the queue when it was eligible",
+        ),
         not_known=(
-            "jobs that did not end by themselves",
-            "dependencies",
+            *((f"the jobs that slurmplug stopped ({stopped})",) if stopped else ()),
+            "runs before a requeue",
             "reservations",
             "usage before the first job, for fairshare",
         ),
@@ -59,8 +69,9 @@ def _job(run: FinishedRun, reports: Sequence[Report], first: float) -> SimJob:
     gpus = run.of_gpus.whole
     return SimJob(
         name=str(run.job_id),
-        submit=run.submit - first,
+        submit=run.queued - first,
         gpus=gpus,
+        managed=is_managed(bool(run.batch), directives_from(json.dumps(given)), in_doubt=False),
         iterations=iterations,
         speed=Speed(np.array([gpus]), np.array([run.nodes or 1]), np.array([iterations / run.runtime])),
         user=run.user or "user",
@@ -71,7 +82,7 @@ def _job(run: FinishedRun, reports: Sequence[Report], first: float) -> SimJob:
         cpus=run.cpus or 0,
         memory=run.memory or 0.0,
         time_limit=max(run.time_limit, run.runtime) if run.time_limit else nan,
-        waited=max(run.end - run.suspended - run.runtime - run.submit, 0.0) if not run.restarts else nan,
+        waited=max(run.end - run.suspended - run.runtime - run.queued, 0.0) if not run.restarts else nan,
         curve_at=at,
         losses=losses,
         accuracies=accuracies,

@@ -31,6 +31,8 @@ class RecordedJob:
     qos: str = "normal"
     partition: str = "gpu"
     waited: float = NAN
+    nodes: int = 0
+    gpu_type: str = ""
 
 
 def job(recorded: RecordedJob) -> SimJob:
@@ -49,6 +51,8 @@ def job(recorded: RecordedJob) -> SimJob:
         memory=recorded.memory,
         time_limit=recorded.time_limit,
         waited=recorded.waited,
+        nodes=recorded.nodes,
+        gpu_type=intern(recorded.gpu_type),
         managed=False,
     )
 

@@ -129,7 +129,7 @@ class _Reader:
         )
         if not seconds > 0 or row.text("Submit", "Unknown") in _NEVER:
             return None
-        gpus, memory = _gpus_and_memory(row)
+        gpus, memory, nodes = _allocated(row)
         self.without_gpus += not gpus
         if not gpus and not self._wants_all:
             return None
@@ -155,20 +155,28 @@ class _Reader:
                 qos=row.text("QOS", "normal"),
                 partition=row.text("Partition", "gpu"),
                 waited=start - queued if start is not None and start >= queued else NAN,
+                nodes=nodes,
+                gpu_type=_requested_type(row, gpus),
             )
         )
 
 
-def _gpus_and_memory(row: Row) -> tuple[int, float]:
-    """GPUs and MiB allocated, else requested."""
+def _allocated(row: Row) -> tuple[int, float, int]:
+    """GPUs, MiB and nodes allocated, else requested."""
     text = row.text("AllocTRES", "", longest=4096) or row.text("ReqTRES", "", longest=4096)
     try:
-        gpus, memory = tres.total_gpus(text) or 0, tres.memory(text)
+        gpus, memory, nodes = tres.total_gpus(text) or 0, tres.memory(text), tres.nodes(text)
     except ValueError as error:
         raise row.bad("AllocTRES", f"{quoted(text)}: {error}") from error
     if not 0 <= gpus <= MOST_GPUS:
         raise row.bad("AllocTRES", f"{gpus} GPUs are out of range")
-    return gpus, memory
+    return gpus, memory, nodes
+
+
+def _requested_type(row: Row, gpus: int) -> str:
+    """The type of all its GPUs, where it requested one; what it was given of may be of a type without any request."""
+    requested = tres.gpus(row.text("ReqTRES", "", longest=4096))
+    return next((kind for kind, count in requested.items() if kind and count == gpus), "")
 
 
 def _time_if_known(row: Row, column: str) -> float | None:

@@ -47,7 +47,7 @@ class TestSpeeds:
         assert flat[0] == flat[1] == guessed[0] < guessed[1] <= (1.0 + GUESS) * guessed[0]
 
     def test_of_jobs_whose_number_of_gpus_may_not_change_are_known_where_that_is_asked(self) -> None:
-        grows = {"gpus_max": [8, 2, 8], "restartable": [True, True, False]}
+        grows: dict[str, Any] = {"gpus_max": [8, 2, 8], "restartable": [True, True, False]}
         current = training(3, [(row, row, 2) for row in range(3)], iteration_time=0.5, gpus_min=2, **grows)
         fans = SpeedFans(KindPaces(SeenSpeeds()))
         every, some = (fans.speeds(current, Forecast.unknown(3), rigid=rigid) for rigid in (True, False))

@@ -48,6 +48,7 @@ def by_launcher(
         zeros, texts = np.zeros(len(left)), np.array([""] * len(left))
         pending = Pending(
             units[left],
+            np.zeros(len(left), dtype=np.int64),
             np.ones((len(left), 2)),
             limit[left],
             zeros,

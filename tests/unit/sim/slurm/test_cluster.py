@@ -16,6 +16,7 @@ from slurmplug.sim.engine.workload_table import workload_table
 from slurmplug.sim.experiment.result import FinishedJob
 from slurmplug.sim.slurm.cluster import SlurmSimCluster
 from slurmplug.sim.slurm.held_by_row import HeldByRow
+from slurmplug.sim.slurm.job_requests import JobRequests
 from slurmplug.sim.slurm.launcher import LauncherSettings
 from tests.sim_jobs import ScriptedPolicy, job, run, simulation, speed
 
@@ -131,3 +132,30 @@ def test_what_rows_hold_is_known_by_row() -> None:
     found = held.resources([4], np.array([[8.0]]), [1.0])
     entries = sorted(zip(found.node.tolist(), found.amount[:, 0].tolist(), found.until.tolist(), strict=True))
     assert entries == [(2, 1.0, 8.0), (3, 2.0, 8.0), (4, 8.0, 1.0), (9, 5.0, 70.0)]
+
+
+def test_a_job_on_several_nodes_holds_as_much_of_each_until_it_ends() -> None:
+    """Of two nodes of four GPUs and 32 CPUs."""
+    of_cpus = {"gpus": 0, "nodes": 2, "cpus": 50, "speed": speed((1, 1, 1.0)), "managed": False}
+    on_each = {"gpus": 4, "nodes": 2, "speed": speed((4, 2, 1.0)), "managed": False}
+    wants_node = {"gpus": 3, "speed": speed((3, 1, 1.0)), "managed": False}
+    first, second, third, fourth = started_by_slurm(
+        job(**of_cpus), job(submit=1.0, **of_cpus), job(submit=2.0, **on_each), job(submit=3.0, **wants_node)
+    )
+    assert first.started == 0.0
+    assert second.started == pytest.approx(100.0, abs=1.0)
+    assert third.started == pytest.approx(2.0, abs=0.2)
+    assert fourth.started == pytest.approx(third.ended, abs=0.2), "two GPUs are free on each node"
+
+
+def test_what_a_job_on_several_nodes_requests_is_what_policies_and_limits_see() -> None:
+    table = workload_table(
+        [job(gpus=0, nodes=2, cpus=50, memory=8.0), job(gpus=6, nodes=3, cpus=12), job(gpus=2, nodes=3)],
+        all_managed=False,
+    )
+    requests = JobRequests.of(table, 4.0)
+    assert requests.nodes.tolist() == [2, 3, 0]
+    assert requests.demand.tolist() == [[0, 25, 4], [1, 2, 0], [1, 0, 0]]
+    assert (table.per_gpu * table.units(np.arange(3), table.requested)[:, None])[0].tolist() == [0, 50, 8]
+    assert JobRequests.of(table, 1.0).nodes.tolist() == [2, 0, 0], "no node has two GPUs"
+    assert workload_table([job(gpus=6, nodes=3)], all_managed=True).nodes.tolist() == [0], "policies place it"

@@ -23,11 +23,11 @@ LABS = Shares(
 """Nine tenths are Ada's."""
 
 
-def starts(*jobs: Any, **slurm: Any) -> list[float]:
-    """When each starts on one node of four GPUs."""
+def starts(*jobs: Any, cluster: str = "1x4", **slurm: Any) -> list[float]:
+    """When each starts, by default on one node of four GPUs."""
     weights = Weights(age=0.0, fairshare=1000.0, job_size=0.0, partition=0.0)
     settings = LauncherSettings(weights, pace=0.1, backfill=False, fairshare_interval=60.0, **slurm)
-    made = run(*jobs, launcher="slurm", policy=ScriptedPolicy(lambda _: ()), slurm=settings, cluster="1x4")
+    made = run(*jobs, launcher="slurm", policy=ScriptedPolicy(lambda _: ()), slurm=settings, cluster=cluster)
     return [each.started for each in made.finished]
 
 
@@ -72,3 +72,18 @@ def test_usage_is_counted_as_partitions_bill_it(billing: Billing, expected: list
     found = starts(*before, *after, shares=even, billing=billing)
     assert found[:2] == pytest.approx([0.0, 1.0], abs=5.0)
     assert found[2:] == pytest.approx(expected, abs=50.0)
+
+
+def test_usage_counts_what_a_job_holds_on_all_its_nodes() -> None:
+    """Ada's ten CPUs are on two nodes, Bob's nine on one, when one more of each waits for all GPUs."""
+    even = Shares({**LABS.of, Assoc("large", "", ""): 10.0}, LABS.above)
+    before = [
+        one("large", "ada", 0.0, 0, cpus=10, nodes=2),
+        one("small", "bob", 1.0, 0, cpus=9),
+        one("small", "eve", 1.0),
+    ]
+    after = [one("large", "ada", 50.0, 8, nodes=2), one("small", "bob", 51.0, 8, nodes=2)]
+    by_cpus = Billing(partitions={"gpu": (0.0, 1.0, 0.0)})
+    found = starts(*before, *after, cluster="2x4", shares=even, billing=by_cpus)
+    assert found[:3] == pytest.approx([0.0, 1.0, 1.0], abs=1.0)
+    assert found[3:] == pytest.approx([601.0, 301.0], abs=5.0)

@@ -29,6 +29,7 @@ def queue(gpus: list[int], **columns: Any) -> Pending:
 
     made = Pending(
         gpus=np.array(gpus),
+        nodes=column("nodes", 0),
         demand=np.asarray(columns.pop("demand", [[1.0, 2.0, 1000.0] if each else [0.0, 4.0, 1000.0] for each in gpus])),
         time_limit=column("time_limit", HOUR),
         eligible=column("eligible", 0.0),
@@ -108,6 +109,24 @@ def test_a_job_that_a_node_can_hold_waits_for_one() -> None:
 def test_a_gang_that_no_node_holds_takes_as_few_nodes_as_can_be() -> None:
     made = starts(queue([7]), room([2, 4, 1, 4]))
     assert made == (Start(0, (1, 3), (4, 3)),)
+
+
+def test_a_job_that_requests_several_nodes_gets_as_much_of_each() -> None:
+    assert starts(queue([6], nodes=[3]), room([4, 1, 2, 3])) == (Start(0, (0, 2, 3), (2, 2, 2)),)
+    assert starts(queue([5], nodes=[2]), room([4, 2, 3])) == (Start(0, (0, 2), (2, 3)),)
+    assert started(queue([6], nodes=[3]), room([4, 1, 1, 4])) == []
+    of_cpus = queue([0, 0], nodes=[2, 2], demand=[[0.0, 20.0, 0.0], [0.0, 14.0, 0.0]])
+    assert starts(of_cpus, room([4, 4])) == (Start(0, (0, 1), (0, 0)),)
+    assert starts(of_cpus, room([4, 4, 4, 4])) == (Start(0, (0, 1), (0, 0)), Start(1, (2, 3), (0, 0)))
+
+
+def test_a_job_on_several_nodes_is_promised_them() -> None:
+    pending = queue([4, 1, 1], nodes=[2, 0, 0], time_limit=[HOUR, 9 * HOUR, 0.5 * HOUR])
+    assert started(pending, room([2, 1, 1]), held((1, 3, HOUR), (2, 3, 9 * HOUR))) == [1, 2]
+    assert started(pending, room([2, 1]), held((1, 3, HOUR))) == [1, 2]
+    assert started(queue([4, 1], nodes=[2, 0], time_limit=[HOUR, 9 * HOUR]), room([2, 0]), held((1, 2, HOUR))) == []
+    pending = queue([8, 1, 1], nodes=[2, 0, 0], time_limit=[HOUR, 9 * HOUR, 0.5 * HOUR])
+    assert started(pending, room([2, 1]), held((0, 2, HOUR), (1, 3, HOUR))) == [2]
 
 
 def test_cpus_and_memory_are_resources_too() -> None:

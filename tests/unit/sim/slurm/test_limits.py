@@ -165,3 +165,10 @@ def test_a_change_of_a_request_that_a_limit_would_never_let_start_is_refused() -
     ]
     assert [each.status for each in resized] == ["refused", "done"]
     assert "limit" in resized[0].message
+
+
+def test_limits_count_what_a_job_holds_on_all_its_nodes() -> None:
+    wide: dict[str, Any] = {"gpus": 0, "nodes": 2, "cpus": 8, "user": "ada"}
+    assert starts(qos(user={"cpu": 9.0}), one(**wide), one(cpus=2, user="ada"), one(cpus=2, user="bob")) == (
+        pytest.approx([0.0, 100.0, 0.0], abs=1.0)
+    )

@@ -26,7 +26,10 @@ PARTITIONS = {"left": LEFT, "right": RIGHT, "last": LAST, "urgent": Partition(fr
 
 
 def of(pending: Pending, nodes: NodeResources) -> JobPartitions:
-    return job_partitions(PARTITIONS, pending.partition, pending.gpus, pending.demand, nodes.total)
+    return job_partitions(
+        PARTITIONS, pending.partition,
+        gpus=pending.gpus, nodes=pending.nodes, demand=pending.demand, total=nodes.total,
+    )  # fmt: skip
 
 
 def starts(pending: Pending, nodes: NodeResources, holding: HeldResources | None = None, **others: Any) -> list[Start]:

@@ -252,7 +252,7 @@ def test_sacct_gives_jobs_with_gpus_their_times_and_limits(write: Write) -> None
         + "7.batch||lab|||2026-03-01T10:00:00|02:00:00||cpu=8,gres/gpu=4|8|C\n"
         + "8_1|bob|lab|gpu|normal|2026-03-01T09:00:00|00:10:30|UNLIMITED|cpu=2,gres/gpu=1|2|F\n"
         + "9|bob|lab|gpu|normal|2026-03-01T09:00:01|00:00:00|01:00:00|cpu=2,gres/gpu=1|2|CANCELLED\n"
-        + "10|bob|lab|cpu|normal|2026-03-01T09:00:02|00:05:00|01:00:00|cpu=2,mem=1G|2|C\n"
+        + "10|bob|lab|cpu|normal|2026-03-01T09:00:02|00:05:00|01:00:00|cpu=2,mem=1G,node=2|2|C\n"
     )  # fmt: skip
     first, second = load(str(path)).jobs
     assert (first.name, first.submit, first.gpus, first.user) == ("8_1", 0, 1, "bob")
@@ -260,7 +260,23 @@ def test_sacct_gives_jobs_with_gpus_their_times_and_limits(write: Write) -> None
     assert [run_time_alone(job, 8) for job in (first, second)] == pytest.approx([630, 26 * 3600])
     assert math.isnan(first.time_limit)
     assert second.time_limit == 2 * 86_400
-    assert [job.gpus for job in load(f"sacct:{path}?cpu_jobs=on").jobs] == [1, 0, 4]
+    assert [(job.gpus, job.nodes) for job in load(f"sacct:{path}?cpu_jobs=on").jobs] == [(1, 0), (0, 2), (4, 0)]
+
+
+def test_sacct_gives_the_type_of_gpu_that_a_job_requested(write: Write) -> None:
+    heading = SACCT.replace("AllocTRES", "AllocTRES|ReqTRES")
+    of = "ada|lab|gpu|normal|2026-03-01T10:00:00|00:10:00|01:00:00"
+    rows = [
+        ("cpu=2,gres/gpu:a100=2,gres/gpu=2", "cpu=2,gres/gpu:a100=2,gres/gpu=2"),
+        ("cpu=2,gres/gpu:a100=2,gres/gpu=2", "cpu=2,gres/gpu=2"),
+        ("cpu=2,gres/gpu:a100=1,gres/gpu:v100=1,gres/gpu=2", "gres/gpu:a100=1,gres/gpu:v100=1,gres/gpu=2"),
+        ("cpu=2,gres/gpu=2", ""),
+    ]
+    path = write(
+        "sacct.txt",
+        heading + "".join(f"{n}|{of}|{allocated}|{asked}|2|C\n" for n, (allocated, asked) in enumerate(rows)),
+    )
+    assert [job.gpu_type for job in load(f"sacct:{path}").jobs] == ["a100", "", "", ""]
 
 
 @pytest.mark.parametrize(("cell", "bad"), [("yesterday", "Submit"), ("2026-13-01T00:00:00", "Submit")])
