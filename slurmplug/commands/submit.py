@@ -77,12 +77,16 @@ def _known(
     """What is known of the job; why it is not, where the daemon, its ledger or sbatch cannot be asked."""
     from slurmplug.reports import submission  # noqa: PLC0415  a mistake is named without
 
+    config, told = _config(config_path, ledger_path), False
     try:
         with open_reports(config_path, ledger_path) as reports:
             modes = reports.status(time.time())["modes"]
-            yield from submission.sentences(given, modes, config_of(config_path, ledger_path))
+            told = True
+            yield from submission.sentences(given, modes, config)
             yield from expect(reports).lines()
     except SlurmplugError as error:
+        if not told:
+            yield from submission.sentences(given, {}, config)
         yield f"slurmplug: nothing more is known of the job: {error}"
 
 

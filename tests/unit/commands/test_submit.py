@@ -170,6 +170,24 @@ def test_a_script_is_submitted_where_nothing_is_known_of_it(host: Host) -> None:
     assert done.returncode == 7
 
 
+@pytest.mark.parametrize(
+    ("script", "said"),
+    [
+        ("#!/bin/sh\n#PLUG --stop=optstop\n", "is not forecast without --max-iterations"),
+        ("#!/bin/sh\n# PLUG --urgency=7\n", "is not read: write #PLUG, without a blank"),
+        ("#!/bin/sh\n#PLUG --gpus=1..4\n", "requires --checkpoint"),
+    ],
+)
+def test_what_has_no_effect_anywhere_is_said_where_the_daemon_cannot_be_asked(
+    host: Host, script: str, said: str
+) -> None:
+    (host.folder / "ledger.db").rename(host.folder / "elsewhere.db")
+    done = host.submit(script)
+    assert said in done.stderr
+    assert "nothing more is known of the job: the ledger" in done.stderr
+    assert done.returncode == 7
+
+
 def test_it_is_submitted_without_a_configuration(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     host.config.unlink()
     monkeypatch.setenv("PATH", str(host.folder / "bin"), prepend=":")
