@@ -39,6 +39,11 @@ class ApiClient(CliClient):
         """Whether pyslurm is proven to work; `timeout`: seconds to wait for that. Raises ReadFailed."""
         return self.pyslurm.ready(self._last_site or self.site(), timeout)
 
+    def prepare(self) -> None:
+        """Start pyslurm and look for its proof, so that the log says whether it works before anything is written."""
+        if self._last_site is not None:
+            self.ready()
+
     def write(self, commands: Sequence[Command], addresses: Sequence[str]) -> list[Outcome]:
         """As `CliClient.write`, in order: SiteFactors alone by pyslurm, and what that did not do by scontrol.
 

@@ -186,6 +186,9 @@ class CliClient(SlurmPrograms):
 
     # --- writing ---------------------------------------------------------------------------------------------------
 
+    def prepare(self) -> None:
+        """Get ready to write, without waiting; the command line always is."""
+
     def write(self, commands: Sequence[Command], addresses: Sequence[str]) -> list[Outcome]:
         """Send updates, requeues, holds and reservations through one scontrol; returns an outcome for each command.
 

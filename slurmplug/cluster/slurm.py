@@ -79,6 +79,7 @@ class SlurmCluster:
             scripts=scripts.scripts,
             faults=scripts.faults,
         )
+        self._client.prepare()
         reports = self._new_reports(jobs)  # last: reports are read once, and everything before may fail
         return replace(
             reading,

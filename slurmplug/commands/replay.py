@@ -1,6 +1,7 @@
 """`slurmplug replay`: a site's own past under Slurm alone, and under slurmplug on top of it."""
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -99,7 +100,7 @@ def replay(
         workload=past.title,
         cluster=of_cluster,
         policy=made_policy.name,
-        not_followed=(*conf.not_followed, *_not_followed_of_partitions(conf, log, settings)),
+        not_followed=(*conf.not_followed, *_not_followed_of_jobs(conf, log, settings)),
         has_limits=site.have_limits,
     )
     notes = replay_text.notes(made, described_replay(assumed.of(log, 0), len(found)))
@@ -108,9 +109,16 @@ def replay(
         write_page(made, found, notes)
 
 
-def _not_followed_of_partitions(conf: SiteConf, log: Workload, settings: SimulationSettings) -> Iterator[str]:
+def _not_followed_of_jobs(conf: SiteConf, log: Workload, settings: SimulationSettings) -> Iterator[str]:
+    nodes = parse(settings.cluster)
     if conf.settings.partitions and not settings.slurm.partitions:
         yield "nodes and PriorityTier of partitions (the nodes are not those of slurm.conf)"
-    if found := strays(log.jobs, parse(settings.cluster), settings.slurm.partitions):
-        listed = ", ".join(f"{name} ({count:,} job{'s' * (count > 1)})" for name, count in found.items())
+    if found := strays(log.jobs, nodes, settings.slurm.partitions):
+        listed = _listed(found)
         yield f"partitions that are not in slurm.conf or could not hold these jobs, which run on any node: {listed}"
+    if found := Counter(job.gpu_type for job in log.jobs if job.gpu_type not in {*nodes.gpu_type, ""}):
+        yield f"types of GPUs that no node has, whose jobs run on any: {_listed(found)}"
+
+
+def _listed(jobs: Mapping[str, int]) -> str:
+    return ", ".join(f"{name} ({count:,} job{'s' * (count > 1)})" for name, count in sorted(jobs.items()))

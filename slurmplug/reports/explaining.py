@@ -23,7 +23,7 @@ def explained(
     """Each of these jobs with its paragraphs as `story`, and the rows by table; with `curves` the learning curve of the
     first MOST_CURVES as `curve`."""
     found = job_view.jobs(ledger, which, others=viewer.sees_all, whole=True)
-    order = [placed for placed in live_order.live_order(ledger) if placed.rank is not None] if found else []
+    order = [placed for placed in live_order.live_order(ledger) if placed.waits] if found else []
     cycle = queries.last_cycle(ledger)
     if cycle is not None:
         cycle = cycle._replace(error=shown_error(cycle.error, viewer))

@@ -16,6 +16,7 @@ class Placed(NamedTuple):
     row: int
     rank: int | None
     priority: float
+    waits: bool
 
 
 def live_order(ledger: LedgerFile) -> list[Placed]:
@@ -37,7 +38,7 @@ def live_order(ledger: LedgerFile) -> list[Placed]:
     order.sort()
     ranks = itertools.count(1)
     return [
-        Placed(row, next(ranks) if waits and not unscored else None, priorities[row] or 0.0)
+        Placed(row, next(ranks) if waits and not unscored else None, priorities[row] or 0.0, waits)
         for waits, unscored, _, _, row in order
     ]
 

@@ -39,22 +39,25 @@ class QueuePlace:
     """A pending job's place among the ranked ones, from 1.
 
     ahead: the jobs directly ahead of it, the nearest first; None for one that the viewer does not see. overtaken_by:
-    how many jobs behind it Slurm's own priority puts ahead.
+    how many jobs behind it Slurm's own priority puts ahead. above: how many pending jobs that are not ranked have a
+    higher priority in Slurm.
     """
 
     rank: int
     of: int
     ahead: tuple[Job | None, ...]
     overtaken_by: int
+    above: int
 
 
 def queue_place(
-    job: Job, order: Sequence[Placed], viewer: Viewer, jobs: Callable[[Sequence[int]], Sequence[Job]]
+    job: Job, waiting: Sequence[Placed], viewer: Viewer, jobs: Callable[[Sequence[int]], Sequence[Job]]
 ) -> QueuePlace | None:
-    """The place of a job in `order`, the ranked jobs with the first to go first; None if it is not ranked.
+    """The place of a job; None if it is not ranked.
 
-    jobs: returns the jobs of rows.
+    waiting: the pending jobs, those that are ranked in their order. jobs: returns the jobs of rows.
     """
+    order = [placed for placed in waiting if placed.rank is not None]
     place = next((n for n, other in enumerate(order) if other.row == job.row), None)
     if place is None:
         return None
@@ -65,6 +68,7 @@ def queue_place(
         of=len(order),
         ahead=tuple(found.get(row) for row in reversed(rows)),
         overtaken_by=sum(other.priority > own for other in order[place + 1 :]),
+        above=sum(other.rank is None and other.priority > own for other in waiting),
     )
 
 

@@ -193,7 +193,7 @@ def _score(job: Job, score: float, place: QueuePlace | None) -> Iterator[str]:
         return
     for ahead in place.ahead:
         yield _ahead(job, ahead) if ahead is not None else f"Ahead of it: {explain.HIDDEN}."
-    yield from _slurms_order(job, place.overtaken_by)
+    yield from _slurms_order(job, place)
 
 
 def _ahead(job: Job, other: Job) -> str:
@@ -218,15 +218,18 @@ def _terms(job: Job) -> Mapping[str, float]:
     return job.ranking.terms if job.ranking else {}
 
 
-def _slurms_order(job: Job, overtaken_by: int) -> Iterator[str]:
+def _slurms_order(job: Job, place: QueuePlace) -> Iterator[str]:
     """How Slurm orders the job: by its own priority, of which the SiteFactor is one part."""
     own = job.ranking.priority if job.ranking else None
     site_factor = job.site_factor
     factor = "not known" if site_factor is None else f"{site_factor:.0f}"
     yield f"Its SiteFactor is {factor}" + (f", its priority in Slurm {own:.0f}." if own is not None else ".")
-    if overtaken_by:
+    if place.above:
+        has = "has" if place.above == 1 else "have"
+        yield f"{counted(place.above, 'pending job')} without a rank {has} a higher priority in Slurm."
+    if place.overtaken_by:
         yield (
-            f"Slurm's priority puts {counted(overtaken_by, 'job')} of lower rank ahead of it, as it also counts "
+            f"Slurm's priority puts {counted(place.overtaken_by, 'job')} of lower rank ahead of it, as it also counts "
             "fairshare, age, size, partition and QOS."
         )
 

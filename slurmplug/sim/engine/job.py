@@ -79,7 +79,7 @@ class SimJob:
     partition: str = "gpu"
     kind: str = ""
     gpu_type: str = ""
-    """the type of GPU that it requests, empty for any"""
+    """the type of GPU that it requests, empty for any; of a job in a log of Slurm, any if no node has that type"""
     type_speeds: Mapping[str, float] = field(default_factory=dict)
     """by type of GPU, by what factor it trains faster there than `speed` says, 1 on others"""
     gpus_min: int = 0

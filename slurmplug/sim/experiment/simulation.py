@@ -1,6 +1,6 @@
 """One workload under one policy, from the first job to the last."""
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Container, Generator
 from dataclasses import dataclass, field, replace
 from math import ceil, inf
 from time import perf_counter
@@ -82,7 +82,8 @@ class Simulation:
             check_size(job, sum(nodes.gpus), elastic=settings.launcher == "direct")
         direct = settings.launcher == "direct"
         launch = 0.0 if direct else settings.slurm.launch_seconds
-        jobs = workload_table([_launched(job, launch) for job in workload.jobs], all_managed=direct)
+        there = {*nodes.gpu_type, ""} if workload.of_slurm else None
+        jobs = workload_table([_as_here(job, launch, there) for job in workload.jobs], all_managed=direct)
         self.engine = Engine(jobs, nodes, settings.contention, limits=not direct)
         self.port = SimCluster(self.engine) if direct else SlurmSimCluster(self.engine, settings.slurm)
         self.ledger = MemoryLedger()
@@ -245,8 +246,11 @@ def finished(engine: Engine, training: int) -> FinishedJob:
     )
 
 
-def _launched(job: SimJob, seconds: float) -> SimJob:
-    """The job with its start-up and restart times longer by so many seconds."""
+def _as_here(job: SimJob, seconds: float, types: Container[str] | None) -> SimJob:
+    """The job with its start-up and restart times longer by so many seconds, and with any type of GPU if its own is not
+    one of these."""
+    if types is not None and job.gpu_type not in types:
+        job = replace(job, gpu_type="")
     return replace(job, startup=job.startup + seconds, restart=job.restart + seconds) if seconds else job
 
 

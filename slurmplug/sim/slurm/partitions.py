@@ -96,7 +96,7 @@ def strays(jobs: Sequence[SimJob], nodes: SimNodes, partitions: Mapping[str, Par
     """How many of these jobs may run on any node, by the name of their partition."""
     if not partitions or not jobs:
         return {}
-    types = sorted({*nodes.gpu_type, *(job.gpu_type for job in jobs)} - {""})
+    types = sorted({*nodes.gpu_type} - {""})
     kind = np.array(nodes.gpu_type or ("",) * len(nodes), dtype=np.str_)[:, None] == types
     total = np.column_stack([nodes.gpus, nodes.cpus, nodes.memory])
     gpus = np.array([job.gpus for job in jobs], dtype=np.int64)

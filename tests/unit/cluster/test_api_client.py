@@ -150,6 +150,20 @@ def test_nothing_waits_for_its_start(made: Made) -> None:
     assert made.by_scontrol == [["1", "2"]]
 
 
+def test_whether_it_works_is_in_the_log_before_anything_is_written(
+    made: Made, caplog: pytest.LogCaptureFixture
+) -> None:
+    made.module(more="__version__ = '22.5.0'")
+    made.client.prepare()  # before Slurm was read
+    made.client.site()
+    until = time.monotonic() + PROVEN
+    while not made.given_up and time.monotonic() < until:
+        made.client.prepare()
+        time.sleep(0.05)
+    assert "its release 22.5.0 is not for Slurm 25.11.7" in caplog.text
+    assert (made.modified, made.by_scontrol) == ("", [])
+
+
 # --- what slurmctld answers -----------------------------------------------------------------------------------------
 
 

@@ -417,3 +417,17 @@ def test_partitions_are_left_aside_where_the_cluster_has_other_nodes_and_that_is
     made = found(*in_partitions(tmp_path), "--cluster", "4x1")
     assert made["waits"]["replayed_mean"] == 0
     assert "nodes and PriorityTier of partitions (the nodes are not those of slurm.conf)" in made["not_followed"]
+
+
+def test_jobs_wait_for_gpus_of_the_type_that_they_requested(tmp_path: Path) -> None:
+    lines = [LIMITED.replace("|QOS|", "|Partition|").replace("AllocTRES", "ReqTRES")]
+    for kind, start in (("fast", "10:00:00"), ("fast", "10:10:00"), ("slow", "10:00:00"), ("gone", "10:00:00")):
+        job = f"{len(lines)}|ada|lab|all|2026-03-01T10:00:00|2026-03-01T10:00:00|2026-03-01T{start}"
+        lines.append(f"{job}|600|01:00:00|gres/gpu:{kind}=1,gres/gpu=1|1|COMPLETED|train")
+    (tmp_path / "sacct.txt").write_text("\n".join(lines) + "\n")
+    nodes = "NodeName=n1 Gres=gpu:fast:1 CPUs=4\nNodeName=n[2-3] Gres=gpu:slow:1 CPUs=4\n"
+    (tmp_path / "slurm.conf").write_text(f"{nodes}SchedulerParameters=bf_interval=1\n")
+    made = found("--sacct", str(tmp_path / "sacct.txt"), "--slurm-conf", str(tmp_path / "slurm.conf"), "--samples", "1")
+    assert made["waits"]["replayed_mean"] == pytest.approx(150, abs=5)
+    assert made["waits"]["start_error"] <= 5
+    assert "types of GPUs that no node has, whose jobs run on any: gone (1 job)" in made["not_followed"]

@@ -227,7 +227,8 @@ def test_the_order_that_a_few_columns_give_is_that_of_whole_jobs(site: Site) -> 
         return job.waits, ranks.get(job.row, math.inf), -score, job.key.job_id
 
     expected = [
-        (job.row, ranks.get(job.row), job.ranking.priority if job.ranking else None) for job in sorted(jobs, key=place)
+        (job.row, ranks.get(job.row), job.ranking.priority if job.ranking else None, job.waits)
+        for job in sorted(jobs, key=place)
     ]
     assert live_order(site.ledger) == expected
     assert len(ranks) > 5

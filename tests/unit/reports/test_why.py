@@ -147,6 +147,15 @@ class TestItsRank:
         assert "Slurm's priority puts 1 job of lower rank ahead of it" in crowd.ask("why", "6")
         assert "lower rank" not in crowd.ask("why", "1")
 
+    def test_jobs_without_a_rank_that_slurm_puts_ahead_are_counted(self, crowd: Site) -> None:
+        said = "2 pending jobs without a rank have a higher priority in Slurm."
+        assert said not in crowd.ask("why", "1")
+        for priority in (9_000_000.0, 8_000_000.0, 0.0):
+            crowd.cluster.submit(b"#!/bin/sh\n#PLUG --manage=off\ntrain\n", priority=priority)
+        crowd.cycle()
+        assert said in crowd.ask("why", "1")
+        assert "Rank 1 of 6 pending jobs, by" in crowd.ask("why", "6")
+
     def test_an_observing_daemon_is_said_to_tell_slurm_nothing(self, tmp_path: Path) -> None:
         with Site(tmp_path, mode={"default": "act", "rank": "observe"}) as site:
             site.cluster.submit()

@@ -32,6 +32,7 @@ class RecordedJob:
     partition: str = "gpu"
     waited: float = NAN
     nodes: int = 0
+    gpu_type: str = ""
 
 
 def job(recorded: RecordedJob) -> SimJob:
@@ -51,6 +52,7 @@ def job(recorded: RecordedJob) -> SimJob:
         time_limit=recorded.time_limit,
         waited=recorded.waited,
         nodes=recorded.nodes,
+        gpu_type=intern(recorded.gpu_type),
         managed=False,
     )
 

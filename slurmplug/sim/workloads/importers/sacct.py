@@ -156,6 +156,7 @@ class _Reader:
                 partition=row.text("Partition", "gpu"),
                 waited=start - queued if start is not None and start >= queued else NAN,
                 nodes=nodes,
+                gpu_type=_requested_type(row, gpus),
             )
         )
 
@@ -170,6 +171,12 @@ def _allocated(row: Row) -> tuple[int, float, int]:
     if not 0 <= gpus <= MOST_GPUS:
         raise row.bad("AllocTRES", f"{gpus} GPUs are out of range")
     return gpus, memory, nodes
+
+
+def _requested_type(row: Row, gpus: int) -> str:
+    """The type of all its GPUs, where it requested one; what it was given of may be of a type without any request."""
+    requested = tres.gpus(row.text("ReqTRES", "", longest=4096))
+    return next((kind for kind, count in requested.items() if kind and count == gpus), "")
 
 
 def _time_if_known(row: Row, column: str) -> float | None:

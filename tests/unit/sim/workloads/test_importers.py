@@ -263,6 +263,22 @@ def test_sacct_gives_jobs_with_gpus_their_times_and_limits(write: Write) -> None
     assert [(job.gpus, job.nodes) for job in load(f"sacct:{path}?cpu_jobs=on").jobs] == [(1, 0), (0, 2), (4, 0)]
 
 
+def test_sacct_gives_the_type_of_gpu_that_a_job_requested(write: Write) -> None:
+    heading = SACCT.replace("AllocTRES", "AllocTRES|ReqTRES")
+    of = "ada|lab|gpu|normal|2026-03-01T10:00:00|00:10:00|01:00:00"
+    rows = [
+        ("cpu=2,gres/gpu:a100=2,gres/gpu=2", "cpu=2,gres/gpu:a100=2,gres/gpu=2"),
+        ("cpu=2,gres/gpu:a100=2,gres/gpu=2", "cpu=2,gres/gpu=2"),
+        ("cpu=2,gres/gpu:a100=1,gres/gpu:v100=1,gres/gpu=2", "gres/gpu:a100=1,gres/gpu:v100=1,gres/gpu=2"),
+        ("cpu=2,gres/gpu=2", ""),
+    ]
+    path = write(
+        "sacct.txt",
+        heading + "".join(f"{n}|{of}|{allocated}|{asked}|2|C\n" for n, (allocated, asked) in enumerate(rows)),
+    )
+    assert [job.gpu_type for job in load(f"sacct:{path}").jobs] == ["a100", "", "", ""]
+
+
 @pytest.mark.parametrize(("cell", "bad"), [("yesterday", "Submit"), ("2026-13-01T00:00:00", "Submit")])
 def test_a_bad_sacct_row_is_named(write: Write, cell: str, bad: str) -> None:
     path = write("sacct.txt", SACCT + f"7|ada|lab|gpu|high|{cell}|00:02:00|01:00:00|gres/gpu=4|8|C\n")
