@@ -1,9 +1,8 @@
 """The command line: one module per subcommand, loaded when it is called."""
 
-from importlib import import_module
-
 import click
 
+from slurmplug.commands.loading import load
 from slurmplug.errors import SlurmplugError
 
 COMMANDS = {
@@ -53,7 +52,7 @@ class _Commands(click.Group):
         if cmd_name not in COMMANDS:
             return None
         name = cmd_name.replace("-", "_")
-        command: click.Command = getattr(import_module(f"slurmplug.commands.{name}"), name)
+        command: click.Command = getattr(load(f"slurmplug.commands.{name}"), name)
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002

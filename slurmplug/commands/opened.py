@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from slurmplug.commands.loading import load
 from slurmplug.commands.options import config_of, load_config
 from slurmplug.config.schema import LEDGER_VARIABLE, Config
 from slurmplug.console import times
@@ -130,6 +131,7 @@ def _reports(config: Config, ledger_path: Path | None) -> Iterator[Reports]:
         yield EndpointReports(config.endpoint)
         return
     with _no_threads_of_numpy():
+        load("slurmplug.reports.service")
         from slurmplug.ledger.database import LedgerFile  # noqa: PLC0415
         from slurmplug.reports.service import LedgerReports  # noqa: PLC0415
 

@@ -79,3 +79,17 @@ def test_a_demo_whose_folder_cannot_be_made_is_refused(tmp_path: Path) -> None:
     result = run("sandbox", "demo", str(tmp_path / "file" / "demo"))
     assert result.exit_code == 1
     assert f"{tmp_path}/file/demo: Not a directory" in result.output
+
+
+def test_the_collector_is_spared_what_a_command_loads_and_goes_on_collecting() -> None:
+    code = """
+import gc
+from slurmplug.commands import main
+before = gc.get_freeze_count()
+main(["queue", "--helpformat"], standalone_mode=False)
+after = gc.get_freeze_count()
+main(["queue", "--helpformat"], standalone_mode=False)
+print(before, after > 10_000, gc.get_freeze_count() <= after, gc.isenabled())
+"""
+    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert shown.stdout.splitlines()[-1] == "0 True True True"
