@@ -194,6 +194,8 @@ class ResourceRequest:
     memory_per_cpu: bool = False
     """whether `min_memory` is per CPU, so that Slurm changes the job's memory with its CPUs"""
     tasks_per_gpu: int = 0
+    whole_nodes: bool = False
+    """whether it gets all that its nodes have: --exclusive, or its partition's OverSubscribe=EXCLUSIVE"""
     cpus_per_gpu: int = 0
     pending: bool = True
     """whether it was pending when this was read, which is later than the queue"""

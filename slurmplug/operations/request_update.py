@@ -11,6 +11,8 @@ How a pending job's GPUs are changed follows from the option by which it request
 --gpus-per-socket        not at all: 22.05 refuses the update, and later releases start the job with another number of
                          GPUs than they show
 --ntasks-per-gpu         not at all: the update succeeds, and the option is lost
+--exclusive              only the number of nodes: the job gets all GPUs of its nodes, however many it requests
+--overcommit             not at all: Slurm raises the CPUs to one for each task, and does not lower them again
 
 One of Gres, TresPerJob and TresPerTask is in every update. NumNodes alone would shrink a job that has just started;
 with one of these Slurm refuses the whole update of a job that is no longer pending.
@@ -59,6 +61,10 @@ def update_fields(request: ResourceRequest, shape: Shape) -> tuple[dict[str, str
     gpus = shape.nodes * shape.gpus_per_node
     if gpus == request.gpus and (shape.nodes == request.nodes or (form.field != "Gres" and not request.max_nodes)):
         return {}, {}
+    if request.whole_nodes and shape.gpus_per_node * request.nodes != request.gpus:
+        raise ActionImpossible("shape", asked="whole nodes (--exclusive), which have as many GPUs as they have")
+    if request.pending and 0 < request.cpus < request.tasks and not request.cpus_follow_gpus:
+        raise ActionImpossible("shape", asked="fewer CPUs than tasks (--overcommit)")
     tasks = _tasks(request, form, shape)
     cpus = _cpus(request, form, tasks, shape)
     per_task = next((after for name, _, after in cpus if name == "CPUsPerTask"), request.cpus_per_task)
@@ -120,8 +126,7 @@ def _nodes(request: ResourceRequest, form: _Form, shape: Shape) -> tuple[str, st
     """
     least, most, nodes = request.nodes, request.max_nodes, shape.nodes
     if form.field == "Gres":
-        before = f"{least}-{most or least}"
-        return before, before if nodes == least else f"{nodes}-{nodes}"
+        return f"{least}-{most or least}", f"{nodes}-{nodes}"
     if not most:
         return str(least), str(min(least, nodes))
     if most == 1 and nodes > 1:
@@ -161,10 +166,13 @@ def _cpus(request: ResourceRequest, form: _Form, tasks: _Tasks, shape: Shape) ->
         return (("NumCPUs", request.cpus, after or request.cpus),)
     growth = shape.nodes * shape.gpus_per_node / request.gpus
     per_task = max(1, round(request.cpus_per_task * growth * tasks.before / tasks.after))
-    # of the options but those per node Slurm chooses how many tasks share a node
-    on_node = shape.gpus_per_node / form.gpus if form.field == "Gres" else per_task / max(1, request.cpus_per_task)
+    if form.field == "Gres":
+        least = round(request.min_cpus_per_node * shape.gpus_per_node / form.gpus)
+        least = max(least, min(per_task, request.min_cpus_per_node))  # with less 22.05 starts it with fewer GPUs
+    else:  # Slurm chooses how many tasks share a node
+        least = round(request.min_cpus_per_node * per_task / max(1, request.cpus_per_task))
     return (
-        ("MinCPUsNode", request.min_cpus_per_node, max(1, round(request.min_cpus_per_node * on_node))),
+        ("MinCPUsNode", request.min_cpus_per_node, max(1, least)),
         ("CPUsPerTask", request.cpus_per_task, per_task),
         ("NumCPUs", request.cpus, max(per_task * tasks.after, math.ceil(request.cpus * growth))),
     )

@@ -22,8 +22,11 @@ SHAPE = re.compile(
 FORMS = [
     ("--gres=gpu:2", Shape(1, 4), {"gres/gpu": "4", "node": "1"}),
     ("--gres=gpu:2 -N1", Shape(2, 2), {"gres/gpu": "4", "node": "2"}),
+    ("--gres=gpu:2 -N1-2", Shape(1, 4), {"gres/gpu": "4", "node": "1"}),
     ("--gpus-per-node=4 -n4 -N1", Shape(2, 4), {"gres/gpu": "8", "node": "2", "cpu": "8"}),
     ("--gpus-per-node=2 -N2 -c2 --mem=400", Shape(1, 2), {"gres/gpu": "2", "node": "1", "cpu": "2", "mem": "400M"}),
+    ("--gres=gpu:4 --exclusive -N1", Shape(2, 4), {"gres/gpu": "8", "node": "2"}),
+    ("--gpus-per-node=2 -N1 -n2 -c4 --mem=800", Shape(2, 1), {"gres/gpu": "2", "node": "2", "cpu": "8"}),
     ("--gpus=2", Shape(1, 4), {"gres/gpu": "4", "node": "1"}),
     ("--gpus=4", Shape(1, 1), {"gres/gpu": "1", "node": "1"}),
     ("--gpus=2 -N1-4 -c2", Shape(2, 4), {"gres/gpu": "8", "node": "2", "cpu": "8"}),
@@ -135,6 +138,9 @@ def test_the_type_of_the_gpus_is_kept(typed: Sandbox, tmp_path: Path, options: s
         ("--gpus=4 --gpus-per-node=2", "GPUs by several options"),
         ("--gpus=2 --gpus-per-task=1", "GPUs by several options"),
         ("--gpus=2 -N1", "GPUs in all (--gpus) on one node"),
+        ("--gres=gpu:2 --exclusive", "whole nodes (--exclusive), which have as many GPUs as they have"),
+        ("--gpus=2 --exclusive", "whole nodes (--exclusive), which have as many GPUs as they have"),
+        ("--gres=gpu:2 -n8 --overcommit", "fewer CPUs than tasks (--overcommit)"),
     ],
 )
 def test_what_cannot_be_changed_is_refused_by_its_form(

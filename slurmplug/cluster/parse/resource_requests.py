@@ -19,6 +19,7 @@ _SHOWN = {
     "nodes": re.compile(r"\bNumNodes=\d+(?:-(\d+))?"),
     "memory": re.compile(r"\bMinMemory(CPU|Node)="),
     "tasks": re.compile(r"\bNtasksPerTRES[:=](\d+)"),
+    "sharing": re.compile(r"\bOverSubscribe=(\w+)"),
 }
 _NO_VAL16 = 0xFFFE
 """What slurm.h has for a 16-bit number that is not set."""
@@ -29,11 +30,12 @@ _NO_LIMIT = 365 * 86_400.0
 
 class ShownJob(NamedTuple):
     """What only `scontrol show job` shows of a job: the most nodes (0 for any number, and while it runs), whether its
-    memory is requested per CPU, and the tasks per GPU (0 where it requested none)."""
+    memory is requested per CPU, the tasks per GPU (0 where it requested none), and whether it gets whole nodes."""
 
     max_nodes: int
     memory_per_cpu: bool
     tasks_per_gpu: int
+    whole_nodes: bool
 
 
 def shown_job(text: str) -> ShownJob | None:
@@ -43,9 +45,10 @@ def shown_job(text: str) -> ShownJob | None:
     that requested it per GPU is not shown.
     """
     found = {name: pattern.findall(text) for name, pattern in _SHOWN.items()}
-    if len(found["nodes"]) != 1 or max(len(found["memory"]), len(found["tasks"])) > 1:
+    if len(found["nodes"]) != 1 or max(len(found[each]) for each in ("memory", "tasks", "sharing")) > 1:
         return None
-    return ShownJob(int(found["nodes"][0] or 0), found["memory"] == ["CPU"], int((found["tasks"] or ["0"])[0]))
+    most_nodes, tasks = int(found["nodes"][0] or 0), int((found["tasks"] or ["0"])[0])
+    return ShownJob(most_nodes, found["memory"] == ["CPU"], tasks, found["sharing"] == ["NO"])
 
 
 def addresses(text: str, separators: Separators) -> dict[int, str]:

@@ -167,9 +167,30 @@ def test_gpus_per_node_are_requested_on_exactly_so_many_nodes() -> None:
     assert (goal["NumNodes"], undo["NumNodes"]) == ("2-2", "1-1")
 
 
+def test_gpus_per_node_on_a_range_of_nodes_are_changed_on_exactly_as_many_as_decided() -> None:
+    """Slurm starts a job of `--nodes=1-2` on two nodes where it can, with twice the GPUs that were decided."""
+    for shape in (Shape(1, 4), Shape(1, 1)):
+        goal, undo = update_fields(request(max_nodes=2), shape)
+        assert (goal["NumNodes"], undo["NumNodes"]) == ("1-1", "1-2")
+
+
+def test_a_node_has_the_cpus_of_one_task_at_least() -> None:
+    """With fewer, Slurm 22.05 starts the job on two nodes with one GPU in all."""
+    goal, _ = update_fields(request(tasks=2, cpus=8, cpus_per_task=4, min_cpus_per_node=4), Shape(2, 1))
+    assert "MinCPUsNode" not in goal
+
+
+def test_a_job_on_whole_nodes_gets_more_or_fewer_of_them_and_nothing_else() -> None:
+    """It has all GPUs of a node, whatever it requests."""
+    goal, _ = update_fields(request(whole_nodes=True), Shape(2, 2))
+    assert (goal["Gres"], goal["NumNodes"]) == ("gpu:2", "2-2")
+
+
 @pytest.mark.parametrize(
     ("job", "form"),
     [
+        (request(whole_nodes=True), "whole nodes (--exclusive), which have as many GPUs as they have"),
+        (request(tasks=8, cpus=1, cpus_per_task=1), "fewer CPUs than tasks (--overcommit)"),
         (request(gres="", gres_per_socket="gres:gpu:2"), "GPUs per socket (--gpus-per-socket)"),
         (request(gres="", gres_per_job="gres:gpu:2", tasks=4, tasks_per_gpu=2), "tasks per GPU (--ntasks-per-gpu)"),
         (request(gres="", tasks=4, tasks_per_gpu=2), "tasks per GPU (--ntasks-per-gpu)"),
