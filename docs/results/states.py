@@ -3,30 +3,11 @@
 from docs.results.cases import Case, jobs_of
 from policies.dl2 import DL2
 from policies.mlfs.rl import MLFRL
-from policies.plan import Memory, Plan
-from policies.policy import LearntPolicy, Policy
-from policies.snapshot import Snapshot
-from predictors.forecast import Forecasts
 from slurmplug.config import model_files
+from slurmplug.sim.experiment.evaluation import Watched
 from slurmplug.sim.experiment.simulation import Simulation, SimulationSettings
 
 KINDS: dict[str, type[DL2 | MLFRL]] = {"dl2": DL2, "mlf-rl": MLFRL}
-
-
-class Watched(Policy):
-    """Decides as a learnt policy does, and notes of each state whether it knows it."""
-
-    def __init__(self, policy: LearntPolicy) -> None:
-        self.name, self.needs, self.settings = policy.name, policy.needs, policy.settings
-        self.decides_on, self.until = policy.decides_on, policy.until  # type: ignore[method-assign]
-        self._policy = policy
-        self.known: list[bool] = []
-
-    def decide(self, snapshot: Snapshot, forecasts: Forecasts, memory: Memory) -> Plan:
-        """As the policy does."""
-        if snapshot.jobs.managed.any():
-            self.known.append(self._policy.distance(snapshot, forecasts) <= 1)
-        return self._policy.decide(snapshot, forecasts, memory)
 
 
 def states_known(case: Case) -> tuple[int, int]:

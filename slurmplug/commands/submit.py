@@ -2,7 +2,7 @@
 
 import shlex
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -31,13 +31,15 @@ def submit(*, script: Path, rest: tuple[str, ...], config_path: Path, ledger_pat
     """
     options, arguments = _divided(rest)
     head, slurm = head_of(script), _config(config_path, ledger_path).slurm
-    comment = _comment(options) or _comment(_sbatch_words(head)) or ""
+    words = _sbatch_words(head)
+    comment = _comment(options) or _comment(words) or ""
     given = parse(head, comment, submitted=time.time())
     if given.problems:
         _say(f"{printable(str(script))}: {problem}" for problem in given.problems)
         mistakes = counted(len(given.problems), "directive")
         raise UsageError(f"{mistakes} would be ignored, so nothing was submitted: correct the script, or use sbatch")
-    _say(_known(given, partial(expected, script, head, options, slurm), config_path, ledger_path))
+    tell = partial(_told, given, requeues=_requeues([*words, *options]))
+    _say(_known(tell, partial(expected, script, head, options, slurm), config_path, ledger_path))
     become_sbatch(slurm.conf, slurm.bin, [*options, str(script), *arguments])
 
 
@@ -71,18 +73,34 @@ def _comment(words: Sequence[str]) -> str | None:
     return found
 
 
-def _known(
-    given: Directives, expect: Callable[[Reports], Expected], config_path: Path, ledger_path: Path | None
-) -> Iterator[str]:
-    """What is known of the job; why it is not, where the daemon, its ledger or sbatch cannot be asked."""
+def _requeues(words: Sequence[str]) -> bool:
+    """Whether sbatch's last option on it does not keep Slurm from requeueing the job."""
+    return next((word == "--requeue" for word in reversed(words) if word in ("--requeue", "--no-requeue")), True)
+
+
+def _told(given: Directives, modes: Mapping[str, str], config: Config, *, requeues: bool) -> Iterator[str]:
     from slurmplug.reports import submission  # noqa: PLC0415  a mistake is named without
 
+    yield from submission.sentences(given, modes, config, requeues=requeues)
+
+
+def _known(
+    tell: Callable[[Mapping[str, str], Config], Iterator[str]],
+    expect: Callable[[Reports], Expected],
+    config_path: Path,
+    ledger_path: Path | None,
+) -> Iterator[str]:
+    """What is known of the job; why it is not, where the daemon, its ledger or sbatch cannot be asked."""
+    config, told = _config(config_path, ledger_path), False
     try:
         with open_reports(config_path, ledger_path) as reports:
             modes = reports.status(time.time())["modes"]
-            yield from submission.sentences(given, modes, config_of(config_path, ledger_path))
+            told = True
+            yield from tell(modes, config)
             yield from expect(reports).lines()
     except SlurmplugError as error:
+        if not told:
+            yield from tell({}, config)
         yield f"slurmplug: nothing more is known of the job: {error}"
 
 

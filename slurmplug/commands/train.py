@@ -54,7 +54,8 @@ def train(
         model = each.run(_show)
         emit([
             f"{each.out}: a model of {policy}, version {model.version}, {model.digest[:12]}",
-            f"it is used with --set {policy}.model={each.out}, or in the configuration's [policies.{policy}]",
+            f"try it: slurmplug simulate WORKLOAD --policy {policy} --set {policy}.model={each.out}",
+            f"make it a candidate at a site: slurmplug policy add {each.out}",
         ])  # fmt: skip
 
 

@@ -17,7 +17,7 @@ from slurmplug.ledger import codec
 from slurmplug.ledger.rankings import CycleRankings
 from slurmplug.ledger.schema import MIGRATIONS
 from slurmplug.ledger.selection import has_node
-from slurmplug.ledger.sqlite import Row, rows
+from slurmplug.ledger.sqlite import Row, enable_wal, rows
 from slurmplug.ledger.wal_files import WalFiles
 
 BUSY_SECONDS = 10.0
@@ -150,7 +150,7 @@ class LedgerFile:
         self.db.set_progress_handler(self._is_late, STEPS)
         self.db.execute("PRAGMA temp_store = MEMORY")  # wherever temporary files would go may be full, or not writable
         if not readonly:
-            self.db.execute("PRAGMA journal_mode = WAL")
+            enable_wal(self.db)
             self.db.execute("PRAGMA foreign_keys = ON")
             self.db.execute(f"PRAGMA wal_autocheckpoint = {WAL_PAGES}")
             self.db.execute(f"PRAGMA busy_timeout = {BUSY_TRY_MILLISECONDS}")

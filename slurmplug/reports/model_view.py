@@ -96,6 +96,10 @@ def evaluation_lines(made: ModelEvaluation) -> Iterator[str]:
             continue
         interval = "no interval" if None in (low, high) else f"{low:+.1%} to {high:+.1%} with 95%, {of['seeds']} pairs"
         yield f"  {printable(name):<22} {before:>12.6g} {after:>12.6g}  {change:+.1%} ({interval})"
+    known = made.figures.get("known_states", {}).get("after")
+    if known is not None and known < 1.0:
+        unlike = f"In {1.0 - known:.1%} of the decisions here, the state is unlike those it was trained on"
+        yield f"  {unlike}: live, {printable(made.against)} decides in these."
 
 
 def _known(value: float) -> float | None:

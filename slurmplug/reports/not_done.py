@@ -10,6 +10,8 @@ from slurmplug.reports.job_view import Job
 
 UNREAD = ("after", "blank", "colon")
 """The rules of the parser's warnings for what is not read. Options without effect are looked up as they are now."""
+NO_REQUEUE = "no requeue"
+"""The rule by which a job is not restarted that Slurm does not requeue."""
 SHOWN = 8
 """The most quantities that are named."""
 
@@ -68,7 +70,7 @@ def _of_directives(
         yield f"Its number of GPUs is not changed: the mode for resizes is {mode} here."
     elif no_sizes:
         yield f"Its number of GPUs is not changed: {no_sizes} here."
-    elif "no requeue" in vetoes:
+    elif NO_REQUEUE in vetoes:
         yield (
             "Its number of GPUs is not changed once it runs, only before: a job is requeued for that, and it was "
             "submitted with --no-requeue, or the site does not requeue (JobRequeue=0)."

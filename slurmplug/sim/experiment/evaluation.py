@@ -1,14 +1,19 @@
 """A model of a learnt policy beside the policy that it would take the place of, on workloads that it has not seen.
 
 A generated workload is drawn by seed. A recorded one is cut, in the order of submission, into as many parts as there
-are seeds. Both decide in the same simulations, as they would live; differences are paired.
+are seeds. Both decide in the same simulations; differences are paired. Live, the configured policy decides wherever the
+state is unlike those that the model was trained on. Here the model does, and how often it knew the state is a figure.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from math import nan
 from typing import Any
 
-from policies.policy import Policy
+from policies.plan import Memory, Plan
+from policies.policy import LearntPolicy, Policy
+from policies.snapshot import Snapshot
+from predictors.forecast import Forecasts
 from slurmplug.errors import UsageError
 from slurmplug.sim.adapters.forecaster import once_grown
 from slurmplug.sim.engine.job import SimJob, Workload
@@ -21,9 +26,33 @@ CONFIDENCE = 0.95
 FIGURES = ("jct_mean", "wait_mean", "makespan", "deadline_ratio", "accuracy_by_deadline", "bandwidth_bytes",
            "unfair_ratio", "preemptions")  # fmt: skip
 """of `summary`, those that are compared"""
+KNOWN = "known_states"
+"""the figure of the share of decisions in which the policy knew the state"""
 GENERATED = "gen:"
 FEWEST_JOBS = 10
 """in a part of a recorded workload"""
+
+
+class Watched(Policy):
+    """Decides as another policy does, and notes of each state with managed jobs whether that knows it."""
+
+    def __init__(self, policy: Policy) -> None:
+        self.name, self.needs, self.settings = policy.name, policy.needs, policy.settings
+        self.decides_on, self.until = policy.decides_on, policy.until  # type: ignore[method-assign]
+        self._policy = policy
+        self.known: list[bool] = []
+
+    def decide(self, snapshot: Snapshot, forecasts: Forecasts, memory: Memory) -> Plan:
+        """As the policy does."""
+        if snapshot.jobs.managed.any():
+            distance = self._policy.distance(snapshot, forecasts) if isinstance(self._policy, LearntPolicy) else 0.0
+            self.known.append(0.0 <= distance <= 1.0)
+        return self._policy.decide(snapshot, forecasts, memory)
+
+    @property
+    def share(self) -> float:
+        """The share of states that were known; NaN without any."""
+        return sum(self.known) / len(self.known) if self.known else nan
 
 
 def workloads(name: str, seeds: Sequence[int], jobs: int | None) -> dict[int, Workload]:
@@ -83,9 +112,11 @@ def runs(
         caches = once_grown()
         for policy, found in zip((configured, candidate), both, strict=True):
             on_run(policy.name, seed)
-            simulation = Simulation(workload, policy, SimulationSettings(cluster, interval, seed), caches)
+            watched = Watched(policy)
+            simulation = Simulation(workload, watched, SimulationSettings(cluster, interval, seed), caches)
             figures = summary.summary(simulation.run())
-            found[seed] = RunFigures(policy.name, seed, {name: float(figures[name]) for name in FIGURES})
+            compared = {name: float(figures[name]) for name in FIGURES}
+            found[seed] = RunFigures(policy.name, seed, {**compared, KNOWN: watched.share})
     return both
 
 

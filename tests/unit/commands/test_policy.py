@@ -72,6 +72,18 @@ def test_an_evaluation_is_kept_and_listed_beside_the_model(site: Site, tmp_path:
     assert output.splitlines()[-1] in site.ask("policy list")
 
 
+def test_an_evaluation_says_that_live_another_policy_decides_where_the_model_knows_no_state(
+    site: Site, tmp_path: Path
+) -> None:
+    stranger = like_shipped(seen_limit=np.array([1e-30], dtype=np.float32))
+    site.ask("policy add", str(file_of(stranger, tmp_path)))
+    small = ("--cluster", "8x4", "--jobs", "10", "--on", "gen:dl2", "--seed", "0", "--seed", "1")
+    output = site.ask("policy evaluate", stranger.digest[:8], *small)
+    assert output.splitlines()[-1].strip() == (
+        "In 100.0% of the decisions here, the state is unlike those it was trained on: live, mlfs decides in these."
+    )
+
+
 @pytest.mark.parametrize(
     ("seeds", "why"),
     [(("1",), "one seed gives no confidence interval"), (("1", "1000"), "seeds from 1000 on are for training")],

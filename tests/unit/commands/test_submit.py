@@ -157,6 +157,13 @@ def test_what_has_no_effect_here_is_said_and_the_job_submitted(host: Host, scrip
     assert done.returncode == 7
 
 
+def test_the_last_option_on_requeueing_counts(host: Host) -> None:
+    (host.folder / "ledger.db").rename(host.folder / "elsewhere.db")
+    script = "#!/bin/sh\n#SBATCH --no-requeue\n#PLUG --gpus=1..4 --checkpoint=file\n"
+    assert "--no-requeue" not in host.submit(script, "--requeue").stderr
+    assert "--no-requeue" in host.submit(script, "--requeue", "--no-requeue").stderr
+
+
 def test_a_script_without_directives_is_left_to_slurm(host: Host) -> None:
     done = host.submit("#!/bin/sh\ntrue\n")
     assert "It has no directives: it is left to Slurm." in done.stderr
@@ -166,6 +173,25 @@ def test_a_script_without_directives_is_left_to_slurm(host: Host) -> None:
 def test_a_script_is_submitted_where_nothing_is_known_of_it(host: Host) -> None:
     (host.folder / "ledger.db").rename(host.folder / "elsewhere.db")
     done = host.submit(GOOD)
+    assert "nothing more is known of the job: the ledger" in done.stderr
+    assert done.returncode == 7
+
+
+@pytest.mark.parametrize(
+    ("script", "said"),
+    [
+        ("#!/bin/sh\n#PLUG --stop=optstop\n", "is not forecast without --max-iterations"),
+        ("#!/bin/sh\n# PLUG --urgency=7\n", "is not read: write #PLUG, without a blank"),
+        ("#!/bin/sh\n#PLUG --gpus=1..4\n", "requires --checkpoint"),
+        ("#!/bin/sh\n#SBATCH --no-requeue\n#PLUG --gpus=1..4 --checkpoint=file\n", "submitted with --no-requeue"),
+    ],
+)
+def test_what_has_no_effect_anywhere_is_said_where_the_daemon_cannot_be_asked(
+    host: Host, script: str, said: str
+) -> None:
+    (host.folder / "ledger.db").rename(host.folder / "elsewhere.db")
+    done = host.submit(script)
+    assert said in done.stderr
     assert "nothing more is known of the job: the ledger" in done.stderr
     assert done.returncode == 7
 

@@ -2,13 +2,14 @@
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from slurmplug.config import model_files, policy_registry
 from slurmplug.config.schema import Config
 from slurmplug.errors import UsageError
 from slurmplug.sim.experiment import evaluation
-from tests.learnt_models import install_scripted, scripted
+from tests.learnt_models import install_scripted, like_shipped, scripted
 
 HISTORY = """name,submit,gpus,iterations,speed
 """ + "".join(f"job{n},{1000 + 60 * n},4,10,0.05\n" for n in range(30))
@@ -44,3 +45,15 @@ def test_a_model_that_decides_as_the_policy_differs_by_nothing(tmp_path: Path, m
     assert (jct["against"], jct["policy"], jct["seeds"]) == ("mlf-h", "scripted", 2)
     assert (jct["change"], jct["low"], jct["high"]) == (0.0, 0.0, 0.0)
     assert jct["before"] == jct["after"] > 0
+    assert (figures["known_states"]["before"], figures["known_states"]["after"]) == (1.0, 1.0)
+
+
+@pytest.mark.parametrize(("limit", "share"), [(1e-30, 0.0), (1e30, 1.0)])
+def test_it_says_how_many_states_the_model_knows(limit: float, share: float) -> None:
+    config = Config()
+    configured = policy_registry.policy(config)
+    model = like_shipped(seen_limit=np.array([limit], dtype=np.float32))
+    candidate = policy_registry.promoted(config, model, configured)
+    made = evaluation.workloads("gen:dl2", (0, 1), 5)
+    known = evaluation.evaluate(made, candidate, configured, cluster="8x4", interval=600.0)["known_states"]
+    assert (known["before"], known["after"]) == (1.0, share)
