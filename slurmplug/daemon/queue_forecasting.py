@@ -50,10 +50,10 @@ class QueueForecasting:
         """
         if self._child is not None:
             self._keep(self._child)
-        since = self._ledger.kept_at - self._of
+        since = self._ledger.kept.at - self._of
         is_due = since >= INPUTS_EVERY or since < 0  # the clock was set back
         if self._child is None and is_due and self._has_limits():
-            self._of = self._ledger.kept_at
+            self._of = self._ledger.kept.at
             try:
                 self._child = OneShotProcess("queue forecast", forecast, self._path)
             except OSError as error:
@@ -65,7 +65,7 @@ class QueueForecasting:
         Then those that were kept last hold, as they do for slurmctld while slurmdbd does not answer.
         """
         try:
-            kept_limits.keep(self._ledger, self._limits(), self._ledger.kept_at)
+            kept_limits.keep(self._ledger, self._limits(), self._ledger.kept.at)
         except ReadFailed as error:
             self._asked_at = self._asked_at or time.monotonic()
             if time.monotonic() - self._asked_at < LIMITS_WITHIN:

@@ -1,12 +1,15 @@
 """The inputs of a cycle's decision and what was decided, so that an audit can decide again: stored whole, or as what
 changed since a cycle whose inputs are stored whole."""
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
+from policies.snapshot import JobKey, Snapshot
 from slurmplug.cycle.record import CycleRecord
 from slurmplug.ledger import differences
-from slurmplug.ledger.budgets import EACH_WHOLE, INPUTS_IN_FULL
+from slurmplug.ledger.budgets import EACH_WHOLE, INPUTS_EVERY, INPUTS_IN_FULL, INPUTS_OF_CHANGES_EVERY
 from slurmplug.ledger.database import LedgerFile
 from slurmplug.ledger.decided import as_kept
 from slurmplug.ledger.differences import Parts
@@ -41,6 +44,27 @@ class Base:
         if stored.base is None:
             return Base(cycle, stored.at, stored.parts)
         return replace(self, since=self.since + 1)
+
+
+@dataclass(frozen=True)
+class KeptSnapshot:
+    """Of the last cycle whose inputs are kept: when it was, which jobs there were, and which of them ran."""
+
+    at: float = -math.inf
+    jobs: Sequence[JobKey] = ()
+    running: bytes = b""
+
+    @classmethod
+    def of(cls, snapshot: Snapshot) -> "KeptSnapshot":
+        """That of this cycle."""
+        return cls(snapshot.now, snapshot.jobs.keys, snapshot.jobs.running.tobytes())
+
+    def is_old_beside(self, snapshot: Snapshot) -> bool:
+        """Whether the inputs of this cycle are to be kept, though it has no commands."""
+        now = KeptSnapshot.of(snapshot)
+        since = now.at - self.at
+        changed = (now.jobs, now.running) != (self.jobs, self.running)
+        return not 0 <= since < INPUTS_EVERY or (changed and since >= INPUTS_OF_CHANGES_EVERY)
 
 
 def encode(record: CycleRecord, base: Base) -> Encoded:

@@ -6,7 +6,6 @@ Slurm is left alone.
 """
 
 import json
-import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
@@ -16,14 +15,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from policies.plan import Memory
-from policies.snapshot import JobKey, Snapshot
+from policies.snapshot import JobKey
 from slurmplug.cluster.port import Outcome
 from slurmplug.cycle.record import CycleRecord
 from slurmplug.directives.changes import Change
 from slurmplug.intake.job_record import Changes, JobRecord
 from slurmplug.ledger import budgets, codec, cycle_queries, job_rows, overloads, rows, throttled_arrays
 from slurmplug.ledger.database import LedgerFile
-from slurmplug.ledger.inputs import Base, Encoded, encode
+from slurmplug.ledger.inputs import Base, Encoded, KeptSnapshot, encode
 from slurmplug.operations import Operation
 from slurmplug.processes.threads import ThreadPool
 from slurmplug.rules import precedence
@@ -54,10 +53,7 @@ class Ledger(LedgerFile):
         self._encoder = ThreadPool(1, thread_name_prefix="ledger")
         self._inputs: tuple[int, Future[Encoded]] | None = None
         """the number of the last cycle whose inputs are kept, and these, encoded while its commands are carried out"""
-        self.kept_at = -math.inf
-        """the time of that cycle, in seconds since the epoch"""
-        self._kept: tuple[Sequence[JobKey], bytes] | None = None
-        """which jobs it had, and which of them ran"""
+        self.kept = KeptSnapshot()
         self._base = Base()
         super().__init__(path, readonly=readonly)
 
@@ -89,15 +85,9 @@ class Ledger(LedgerFile):
                 memories[precedence.MEMORY] = record.precedence
             states = [{"policy": name, "state": codec.dumps(memory)} for name, memory in memories.items()]
             self._put("memory", states, key=["policy"])
-        if record.commands or self._is_due(record.snapshot):
-            self.kept_at, self._kept = record.snapshot.now, _which_run(record.snapshot)
+        if record.commands or self.kept.is_old_beside(record.snapshot):
+            self.kept = KeptSnapshot.of(record.snapshot)
             self._inputs = record.snapshot.cycle, self._encoder.submit(encode, record, self._base)
-
-    def _is_due(self, snapshot: Snapshot) -> bool:
-        """Whether the inputs of a cycle without commands are to be kept, as those that are kept are too old."""
-        since = snapshot.now - self.kept_at
-        changed = since >= budgets.INPUTS_OF_CHANGES_EVERY and _which_run(snapshot) != self._kept
-        return changed or not 0 <= since < budgets.INPUTS_EVERY
 
     def record_failed_read(self, policy: str, error: str, now: float) -> None:
         """Write a cycle that could not read the cluster."""
@@ -355,11 +345,6 @@ class Ledger(LedgerFile):
         except BaseException:
             self._ids.clear()  # some may be of rows that were rolled back
             raise
-
-
-def _which_run(snapshot: Snapshot) -> tuple[Sequence[JobKey], bytes]:
-    """The jobs of a snapshot, and whether each runs."""
-    return snapshot.jobs.keys, snapshot.jobs.running.tobytes()
 
 
 _RECORD_DECISION = """
