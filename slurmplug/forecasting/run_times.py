@@ -50,7 +50,7 @@ class HistoryRunTimes:
     iterations that they state.
 
     Reports are claims, so a pace shortens what was forecast at submission only as far as the GPU time attained bears it
-    out (`shortest_believed`). What a run reported holds for a next one on other GPUs by the scaling of speeds.
+    out (`shortest_believed`). What a run reported holds for a next one on other GPUs by how the job and its kind scale.
     """
 
     def __init__(self, predictor: RuntimePredictor) -> None:
@@ -69,7 +69,7 @@ class HistoryRunTimes:
         elapsed = snapshot.elapsed
         by_runs, as_requested, shortest = self._by_earlier_runs(jobs)
         submitted = by_iterations(snapshot, by_runs, shortest, paces)
-        pace = self._paces.of(snapshot)
+        pace = self._paces.of(snapshot, paces)
         left = (jobs.max_iterations - jobs.iteration) * pace.seconds
         believable = (left > 0) & (left < LARGEST_BELIEVABLE)
         believable &= jobs.trials == ""  # of several trials, how many are to come is not known
@@ -149,9 +149,9 @@ def shortest_believed(jobs: Jobs, expected: Forecast, pace: "ObservedPaces") -> 
 class ObservedPaces(NamedTuple):
     """How fast each job trains by its own reports, columns (n,).
 
-    seconds: of an iteration on the GPUs that it has or requests, NaN where unknown. gpus: the number on which this was
-    seen. slower: the factor by which an iteration takes longer on its GPUs than on those. of_this_run: whether its
-    present run has reported it.
+    seconds: of an iteration on the GPUs that it has or requests, NaN where unknown. gpus: the number on which it was
+    seen last. slower: the factor by which an iteration of any job takes longer on its GPUs than on those, whatever it
+    and its kind reported. of_this_run: whether its present run has reported it.
     """
 
     seconds: Floats
@@ -170,7 +170,7 @@ class _Paces:
         self._seen: dict[JobKey, tuple[int, float, str]] = {}
         self._relative: dict[tuple[int, int], float] = {}
 
-    def of(self, snapshot: Snapshot) -> ObservedPaces:
+    def of(self, snapshot: Snapshot, paces: KindPaces) -> ObservedPaces:
         """The jobs' own paces while they run; before they report, that of the run before, scaled to their GPUs."""
         jobs = snapshot.jobs
         own = jobs.running & (jobs.iteration_time > 0)
@@ -187,7 +187,8 @@ class _Paces:
                 if before[2] and jobs.gpu_type[row] and before[2] != jobs.gpu_type[row]:
                     continue
                 slower[row] = self._slower(before[0], int(gpus[row]), a_node)
-                gpus[row], seconds[row] = before[0], before[1] * slower[row]
+                step = paces.step_of_job(jobs, row, int(gpus[row])) if gpus[row] != before[0] else before[1]
+                gpus[row], seconds[row] = before[0], before[1] * slower[row] if step is None else step
         self._seen = seen
         return ObservedPaces(seconds, gpus, slower, own)
 

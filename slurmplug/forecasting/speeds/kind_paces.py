@@ -87,6 +87,15 @@ class KindPaces:
             self._unseen[asked] = min(others, key=lambda pace: pace.spread, default=None)
         return self._unseen[asked]
 
+    def step_of_job(self, jobs: Jobs, row: int, gpus: int) -> float | None:
+        """Seconds an iteration of a job on so many GPUs, by its own step times on others and the scaling of its kind;
+        None where it was not seen."""
+        whose = self.kinds(jobs).get(row)
+        steps = self.seen.of_job(whose, jobs.keys[row]) if whose is not None else None
+        if whose is None or not steps:
+            return None
+        return next(reversed(steps.values())) / self.tables.relative_speed_of_job(whose, jobs.keys[row], steps, gpus)
+
     def _at(self, whose: Whose, gpus: int, pace: Pace) -> Pace:
         """The pace on so many GPUs, by that on one."""
         return pace._replace(log_step=pace.log_step - log(self.tables.relative_speed(whose, gpus)))

@@ -113,6 +113,10 @@ class SpeedTables:
         table = self[self.by_placement(whose, PlacementShape(1, 1))]
         return float(np.interp(gpus, self._gpus, table[:, _MEDIAN]) / table[0, _MEDIAN])
 
+    def relative_speed_of_job(self, whose: Whose, job: Hashable, steps: Steps, gpus: float) -> float:
+        """The median speed of a job on so many GPUs, relative to that where it was seen last."""
+        return float(np.interp(gpus, self._gpus, self[self.of_job(whose, job, steps)][:, _MEDIAN]))
+
     def __getitem__(self, table: Table) -> Floats:
         """(k, levels) the speeds of a table of this cycle."""
         return self._tables[table]

@@ -121,6 +121,24 @@ def test_an_honest_job_that_is_resized_loses_nothing(desk: Desk, columns: dict[s
     assert 900.0 < more < 1800.0 < fewer < 3600.0
 
 
+def test_a_job_that_is_resized_again_goes_by_what_it_showed_on_as_many_gpus() -> None:
+    """It takes 36 s an iteration on 4 GPUs and hardly less on 8, whatever other jobs gain by more GPUs."""
+    forecaster = Forecaster()
+
+    def remaining(after: float, gpus: int, **columns: Any) -> float:
+        running = "state" in columns
+        on = np.array([[0, node, 4] for node in range(gpus // 4 if running else 0)], dtype=np.int64).reshape(-1, 3)
+        of_jobs = jobs(gpus=gpus, gpus_max=8, **RESIZED | {"time_limit": 4000.0} | columns)
+        seen = snapshot(of_jobs, nodes(2), now=NOW + after, runs_on=on)
+        return float(forecaster.forecast(seen, NUMBERS_NEEDED).remaining.median[0])
+
+    runs: dict[str, Any] = {"state": "running", "started": NOW}
+    remaining(1800.0, 4, **runs)
+    remaining(1900.0, 8, **runs, iteration_time=35.0)
+    assert remaining(2000.0, 4, iteration_time=np.nan) == pytest.approx(50 * 36.0, rel=0.02)
+    assert remaining(2000.0, 8, iteration_time=np.nan) == pytest.approx(50 * 35.0, rel=0.02)
+
+
 @pytest.mark.parametrize(("after", "source"), [("v100", "progress"), ("", "progress"), ("k80", "time limit")])
 def test_a_pace_holds_for_the_next_run_on_the_same_type_of_gpu(desk: Desk, after: str, source: str) -> None:
     desk.forecast(NOW + 1800.0, state="running", started=NOW, gpus=4, gpu_type="v100", **RESIZED)
