@@ -7,6 +7,7 @@ from slurmplug.console import times
 from slurmplug.console.table import counted, printable
 from slurmplug.ledger import model_outcomes, policy_models
 from slurmplug.ledger.database import LedgerFile
+from slurmplug.ledger.model_outcomes import ModelRecord
 from slurmplug.ledger.policy_models import Decided, ModelEvaluation, ModelEvent
 from slurmplug.reports.viewer import Viewer, shown_error
 
@@ -28,6 +29,14 @@ def not_compared(configured: str, ended: int, needed: int) -> str:
         f"was in shadow have ended, and {needed} are needed. "
         "Only cycles in which it cannot be followed end its promotion. "
         "`slurmplug policy shadow` before a promotion provides them."
+    )
+
+
+def failed_in_shadow(done: ModelRecord) -> str:
+    """Says that a model, now promoted, could not be followed in some of its cycles in shadow."""
+    return (
+        f"In shadow it had an error in {done.errors} of {counted(done.cycles, 'cycle')}, "
+        f"in which it could not have been followed; the last: {printable(done.last_error)}."
     )
 
 
