@@ -129,7 +129,12 @@ def shadow(*, digits: str, config_path: Path, ledger_path: Path | None) -> None:
 @ledger_options
 def promote(*, digits: str, reason: tuple[str, ...], config_path: Path, ledger_path: Path | None) -> None:
     """Let MODEL decide, in place of the configured policy, from the daemon's next cycle on. REASON is kept."""
+    with open_ledger(config_path, ledger_path) as ledger:
+        kept = policy_models.find(ledger, digits)
+        in_shadow = model_outcomes.record(ledger, kept.digest, "shadow") if kept.role == "shadow" else None
     _give("acting", digits, reason, config_path, ledger_path)
+    if in_shadow and in_shadow.errors:
+        emit([model_view.failed_in_shadow(in_shadow)])
     configured = config_of(config_path, ledger_path).policy
     with open_ledger(config_path, ledger_path) as ledger:
         ended = model_outcomes.ended_jobs(ledger, configured)

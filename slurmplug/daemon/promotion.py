@@ -25,6 +25,7 @@ from slurmplug.ledger import model_outcomes, policy_models
 from slurmplug.ledger.ledger import Ledger
 from slurmplug.ledger.model_outcomes import ModelCycle
 from slurmplug.ledger.policy_models import Decided, KeptModel
+from slurmplug.reports import model_view
 from slurmplug.rules.guardrails import HOUR
 
 BY = "slurmplug"
@@ -116,6 +117,7 @@ class Promotion:
             if self._acting is None and (evidence := self._allowed(shadow)):
                 decided = Decided(BY, now, "by the site's rule", evidence)
                 policy_models.set_role(self._ledger, shadow, "acting", decided)
+                log.info("model %s is promoted: %s", shadow.name, model_view.reason(decided))
 
     def _allowed(self, shadow: KeptModel) -> Mapping[str, float] | None:
         """The figures by which the site's rule lets the model in shadow act; None where it does not."""
@@ -180,8 +182,9 @@ class Promotion:
             self._demote(acting, "not followed", {"cycles": len(errors), "last_error": errors[-1]}, now)
 
     def _demote(self, model: KeptModel, reason: str, evidence: Mapping[str, Any], now: float) -> None:
-        policy_models.set_role(self._ledger, model, "candidate", Decided(BY, now, reason, evidence))
-        log.error("model %s is demoted: %s %s", model.name, reason, dict(evidence) or "")
+        decided = Decided(BY, now, reason, evidence)
+        policy_models.set_role(self._ledger, model, "candidate", decided)
+        log.error("model %s is demoted: %s", model.name, model_view.reason(decided))
 
     def _foresee(self, record: CycleRecord, ranked_by: str) -> None:
         """Keep the forecast of the time to the end of each job that was ranked in this cycle for the first time."""

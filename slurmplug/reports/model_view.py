@@ -7,14 +7,15 @@ from slurmplug.console import times
 from slurmplug.console.table import counted, printable
 from slurmplug.ledger import model_outcomes, policy_models
 from slurmplug.ledger.database import LedgerFile
-from slurmplug.ledger.policy_models import ModelEvaluation, ModelEvent
+from slurmplug.ledger.model_outcomes import ModelRecord
+from slurmplug.ledger.policy_models import Decided, ModelEvaluation, ModelEvent
 from slurmplug.reports.viewer import Viewer, shown_error
 
 _ROLES: tuple[Literal["acting", "shadow"], ...] = ("acting", "shadow")
 _WHY: Mapping[str, str] = {
     "worse outcomes": "its jobs took {took:.2f} times as long as was forecast of them (the {jobs:.0f} that ended), and "
     "{took_before:.2f} times before it ({jobs_before:.0f}); by chance with a probability of {p:.1g}",
-    "not followed": "it could not be followed in {cycles} cycles of an hour, at last as {last_error}",
+    "not followed": "it could not be followed in {cycles} cycles of an hour, the last time: {last_error}",
     "by the site's rule": "its mean JCT is shorter by {gain:.1%} at least on every workload, and it decided without an "
     "error in {cycles} cycles in shadow",
 }
@@ -28,6 +29,14 @@ def not_compared(configured: str, ended: int, needed: int) -> str:
         f"was in shadow have ended, and {needed} are needed. "
         "Only cycles in which it cannot be followed end its promotion. "
         "`slurmplug policy shadow` before a promotion provides them."
+    )
+
+
+def failed_in_shadow(done: ModelRecord) -> str:
+    """Says that a model, now promoted, could not be followed in some of its cycles in shadow."""
+    return (
+        f"In shadow it had an error in {done.errors} of {counted(done.cycles, 'cycle')}, "
+        f"in which it could not have been followed; the last: {printable(done.last_error)}."
     )
 
 
@@ -81,9 +90,15 @@ def _figures(each: Mapping[str, Any]) -> str:
 
 def event_line(told: ModelEvent) -> str:
     """One thing that happened to a model."""
-    by, at, reason, evidence = told.decided
-    why = _WHY[reason].format(**evidence) if reason in _WHY and evidence else reason
-    return f"{times.format_time(at)}  {told.event} by {printable(by)}{': ' if why else ''}{printable(why)}"
+    by, at = told.decided.by, told.decided.at
+    why = reason(told.decided)
+    return f"{times.format_time(at)}  {told.event} by {printable(by)}{': ' if why else ''}{why}"
+
+
+def reason(decided: Decided) -> str:
+    """Why a model was given its role: a sentence with the figures, where a rule decided."""
+    known = decided.reason in _WHY and decided.evidence
+    return printable(_WHY[decided.reason].format(**decided.evidence) if known else decided.reason)
 
 
 def evaluation_lines(made: ModelEvaluation) -> Iterator[str]:

@@ -8,6 +8,8 @@ import pytest
 
 from policies.dl2 import DL2
 from slurmplug.config import model_files
+from slurmplug.ledger import model_outcomes
+from slurmplug.ledger.model_outcomes import ModelCycle
 from slurmplug.sim.workloads.load import load
 from tests.learnt_models import OF_OTHER_VERSION, OTHER_VERSION, file_of, like_shipped, shipped
 from tests.ledgers import Site
@@ -127,3 +129,15 @@ def test_a_model_that_slurmplug_comes_with_is_added_by_the_name_of_its_policy(si
 @pytest.mark.parametrize("name", ["mlf-h", "nobody", "../models/dl2", "/etc/shadow2"])
 def test_a_name_without_a_model_is_no_file(site: Site, name: str) -> None:
     assert f"model {name} cannot be read" in site.ask("policy add", name, code=1)
+
+
+def test_a_promotion_says_that_the_model_failed_in_shadow(site: Site, tmp_path: Path) -> None:
+    site.ask("policy add", str(file_of(shipped(), tmp_path)))
+    digits = shipped().digest
+    site.ask("policy shadow", digits)
+    site.cycle(3)
+    for number, error in enumerate(("", "it is late", "it is lost")):
+        model_outcomes.keep_cycle(site.ledger, digits, ModelCycle(number + 1, "shadow", error))
+    output = site.ask("policy promote", digits)
+    assert "In shadow it had an error in 2 of 3 cycles" in output
+    assert "the last: it is lost." in output

@@ -135,7 +135,9 @@ def test_where_the_policy_of_the_site_stops_no_jobs_neither_does_the_model(tmp_p
         assert list(record.plan.memory) == ["slot"]
 
 
-def test_a_model_that_is_often_not_followed_is_demoted_and_the_reason_is_kept(tmp_path: Path) -> None:
+def test_a_model_that_is_often_not_followed_is_demoted_and_the_reason_is_kept(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     with Promoting(tmp_path, promotion={"fallbacks": 3}) as site:
         site.cluster.submit(SCRIPT)
         kept = site.gives(KNOWS_NONE, "acting")
@@ -148,6 +150,9 @@ def test_a_model_that_is_often_not_followed_is_demoted_and_the_reason_is_kept(tm
         [*_, demoted] = policy_models.events(site.ledger, kept.digest)
         assert (demoted.event, demoted.decided.by, demoted.decided.evidence["cycles"]) == ("demoted", "slurmplug", 3)
         assert "it could not be followed in 3 cycles of an hour" in site.ask("policy list")
+        assert (
+            f"{kept.name} is demoted: it could not be followed in 3 cycles of an hour, the last time: " in caplog.text
+        )
 
 
 def test_errors_of_an_hour_ago_do_not_count(tmp_path: Path) -> None:
