@@ -19,8 +19,8 @@ MAX_CLOCK_OFFSET = 5.0
 """Seconds by which this machine's clock may differ from slurmctld's: deadlines and start times depend on both."""
 MIN_FREE_BYTES = 1 << 30
 """Bytes that should be free on the ledger's disk."""
-OF_THE_ACCOUNT = frozenset({"rights", "spool/reports", "spool/requests", "ledger", "takeover"})
-"""The checks of what the account may do under which they run."""
+GRANTS = ("sacctmgr -i ", "install -d -o ")
+"""How a `fix` begins that gives rights or a folder to the account under which the checks run."""
 ALL_ACTIONS = frozenset({"everything"})
 """Blocks every kind of action."""
 NETWORK_FILE_SYSTEMS = frozenset(
@@ -53,9 +53,9 @@ def run_checks(facts: Facts) -> list[Finding]:
 
 
 def for_others(findings: Sequence[Finding]) -> list[Finding]:
-    """The findings as they are for a user under whose account the daemon does not run: what that account has to be
-    granted, or to own, is not to be given to this user."""
-    return [each._replace(fix="") if each.check in OF_THE_ACCOUNT else each for each in findings]
+    """The findings as they are for a user under whose account the daemon does not run: what the daemon's account has to
+    be granted, or to own, is not to be given to this user."""
+    return [each._replace(fix="") if each.fix.startswith(GRANTS) else each for each in findings]
 
 
 def blocked_actions(findings: Sequence[Finding]) -> dict[str, str]:

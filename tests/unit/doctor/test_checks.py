@@ -293,6 +293,10 @@ def test_a_user_is_not_told_to_take_the_rights_and_folders_of_the_daemons_accoun
     assert "install -d" not in as_user
     assert "fix: systemctl enable --now systemd-timesyncd" in as_user
     assert "sacctmgr -i add user ada" in as_account
+    seen = replace(seen, read_errors={"accounting": "sacctmgr exits 1"}, ledger=replace(HEALTHY.ledger, free=1))
+    as_user = run(*command).output
+    assert "systemctl status slurmdbd" in as_user
+    assert "free space on the disk of" in as_user
 
 
 @pytest.mark.parametrize(
