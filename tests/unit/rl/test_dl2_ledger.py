@@ -33,11 +33,11 @@ def path(tmp_path: Path) -> Path:
             later = submit(site, "later", urgency=1, priority=900.0)
             first = submit(site, "first", urgency=9, priority=100.0)
             assert site.cycle().commands
-            if waiting is not None:
-                site.cluster.end(waiting, "CANCELLED")
             site.cluster.start(first)
             site.cycle(4)
             site.cluster.end(first)
+            if waiting is not None:
+                site.cluster.end(waiting, "CANCELLED")
             waiting = later
         return site.path
 
