@@ -38,15 +38,14 @@ class SimIntake:
         reservations: Mapping[int, str] = MappingProxyType({}),
         seed: int = 0,
         *,
-        node_sets: Bools | None = None,
-        set_of: Ints | None = None,
+        node_sets: Bools,
+        set_of: Ints,
     ) -> None:
         """site_factors, priority: (rows,) of all jobs, of the launcher; reservations: by row, as requested. set_of
-        (rows,): a job runs on nodes of this row of node_sets (sets, nodes); without them on every node."""
+        (rows,): a job runs on nodes of this row of node_sets (sets, nodes)."""
         self._engine, self._site_factors, self._priority, self._seed = engine, site_factors, priority, seed
         self._reservations = reservations
-        self._node_sets = np.ones((1, len(engine.nodes)), dtype=bool) if node_sets is None else node_sets
-        self._set_of = np.zeros(len(engine.state), dtype=np.int64) if set_of is None else set_of
+        self._node_sets, self._set_of = node_sets, set_of
         self._classes: list[tuple[str, str, int]] = [_ANYWHERE]
         """the reservation, the type of GPU and the set of nodes of each placement class"""
         types = engine.nodes.gpu_type

@@ -74,11 +74,16 @@ class WorkloadTable:
 
     def units(self, rows: Ints | int, gpus: Ints | int) -> Ints:
         """What rows with so many GPUs hold so many times `per_gpu` of: their GPUs, else their nodes."""
-        return np.asarray(np.where(np.asarray(gpus) > 0, gpus, np.maximum(self.nodes[rows], 1)))
+        return units(gpus, self.nodes[rows])
 
     def rows_of(self, training: int) -> range:
         """The rows of a training."""
         return range(int(self.first_row[training]), int(self.first_row[training + 1]))
+
+
+def units(gpus: Ints | int, nodes: Ints | int) -> Ints:
+    """Of how many equal parts a request consists: GPUs, or nodes where it has no GPUs."""
+    return np.asarray(np.where(np.asarray(gpus) > 0, gpus, np.maximum(nodes, 1)))
 
 
 def workload_table(jobs: Sequence[SimJob], *, all_managed: bool) -> WorkloadTable:
@@ -107,7 +112,7 @@ def workload_table(jobs: Sequence[SimJob], *, all_managed: bool) -> WorkloadTabl
         first_row=first_row,
         submit=np.array([job.submit for job in ordered], dtype=np.float64),
         requested=requested,
-        per_gpu=columns["requested"] / np.where(requested > 0, requested, np.maximum(nodes, 1))[:, None],
+        per_gpu=columns["requested"] / units(requested, nodes)[:, None],
         nodes=nodes,
         edges=edges,
         parents=_by_child(edges),

@@ -17,6 +17,7 @@ import numpy as np
 
 from predictors.arrays import Bools, Floats, Ints, Texts
 from slurmplug.cluster.limits import Limits
+from slurmplug.sim.engine.workload_table import units
 from slurmplug.sim.slurm.fair_tree import Shares
 from slurmplug.sim.slurm.limited import Limited
 from slurmplug.sim.slurm.multifactor import Billing, Weights, priority, size_factor
@@ -83,7 +84,7 @@ class Pending:
     @property
     def units(self) -> Ints:
         """(n,) what a job requests so many times `demand` of: its GPUs, else its nodes."""
-        return np.where(self.gpus > 0, self.gpus, np.maximum(self.nodes, 1))
+        return units(self.gpus, self.nodes)
 
 
 @dataclass(frozen=True, eq=False)

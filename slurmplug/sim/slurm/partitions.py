@@ -8,6 +8,8 @@ import numpy as np
 from predictors.arrays import Bools, Floats, Ints, Texts
 from slurmplug.sim.engine.job import SimJob
 from slurmplug.sim.engine.nodes import SimNodes
+from slurmplug.sim.engine.workload_table import units
+from slurmplug.sim.slurm.job_requests import nodes_to_give
 
 _SLACK = 1e-6
 """of a CPU or a MiB, lost to rounding"""
@@ -100,9 +102,8 @@ def strays(jobs: Sequence[SimJob], nodes: SimNodes, partitions: Mapping[str, Par
     kind = np.array(nodes.gpu_type or ("",) * len(nodes), dtype=np.str_)[:, None] == types
     total = np.column_stack([nodes.gpus, nodes.cpus, nodes.memory])
     gpus = np.array([job.gpus for job in jobs], dtype=np.int64)
-    of_nodes = np.array([job.nodes for job in jobs], dtype=np.int64)
-    units = np.where(gpus > 0, gpus, np.maximum(of_nodes, 1))
-    demand = np.array([(job.gpus, job.cpus, job.memory) for job in jobs]) / units[:, None]
+    of_nodes = nodes_to_give(gpus, np.array([job.nodes for job in jobs], dtype=np.int64), max(nodes.gpus))
+    demand = np.array([(job.gpus, job.cpus, job.memory) for job in jobs]) / units(gpus, of_nodes)[:, None]
     wants = np.array([job.gpu_type for job in jobs], dtype=np.str_)[:, None] == types
     names = np.array([job.partition for job in jobs], dtype=np.str_)
     total, demand = np.hstack([total, kind * total[:, :1]]), np.hstack([demand, wants])

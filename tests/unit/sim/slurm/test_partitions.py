@@ -115,6 +115,9 @@ def test_a_job_that_its_partition_could_never_hold_and_one_of_an_unknown_partiti
     assert strays(typed, parse("2x4:fast+1x4:slow"), PARTITIONS) == {"last": 1}
     assert strays(typed, parse("2x4:slow+1x4:fast"), PARTITIONS) == {}
     assert strays(jobs, parse("3x4"), {}) == {}
+    assert strays([job(gpus=1, nodes=2, partition="last")], parse("3x4"), PARTITIONS) == {}, (
+        "as the simulation gives it"
+    )
 
 
 def finished(*jobs: Any, policy: Any = None) -> tuple[FinishedJob, ...]:
