@@ -12,7 +12,8 @@ from policies.plan import Fact, Reason
 from policies.snapshot import JobKey
 from slurmplug.directives.changes import Change
 from slurmplug.errors import UsageError
-from slurmplug.intake.job_record import JobFacts, JobRecord
+from slurmplug.intake.job_facts import JobFacts
+from slurmplug.intake.job_record import JobRecord
 from slurmplug.ledger.database import LedgerFile
 from slurmplug.ledger.facts import facts_from
 from slurmplug.ledger.job_rows import change_from_row, row_with_facts

@@ -8,13 +8,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import replace
-from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from slurmplug.console.table import Field, Value
 from slurmplug.directives.generated import Generated
+from slurmplug.intake.job_facts import SHOWN_ID, shown_id
 from slurmplug.reports import sacct_fields
+from slurmplug.reports.fact_fields import OfFacts, fact, text
 
 if TYPE_CHECKING:
     from slurmplug.config.schema import Config
@@ -22,21 +23,6 @@ if TYPE_CHECKING:
 
 DEFAULT = "jobid,jobname,user,partition,gpus,state,exitcode,elapsed,iterations,maxiterations,value,valueat,stop"
 _GPU_HOUR = 3_600.0
-
-
-def _fact(name: str) -> Callable[[Job], Value]:
-    """A number of Slurm's, or None."""
-    return attrgetter(f"facts.{name}")
-
-
-def _text(name: str) -> Callable[[Job], Value]:
-    """A text of Slurm's, None for an empty one."""
-    fact = attrgetter(f"facts.{name}")
-    return lambda job: fact(job) or None
-
-
-def _het_id(job: Job) -> int | None:
-    return job.facts.het_id or None
 
 
 def _directive(value: Callable[[Any], Value]) -> Callable[[Job], Value]:
@@ -102,53 +88,49 @@ def _foreseen(part: str) -> Callable[[Job], float | None]:
     return lambda job: getattr(job.foreseen, part)
 
 
-def _time_limit(job: Job) -> float | None:
-    return job.facts.time_limit
-
-
 FIELDS: tuple[Field[Job], ...] = tuple(
     sorted(
         (
             # Slurm's
-            Field("Account", "text", 10, "the account it is charged to", _text("account")),
-            Field("AllocCPUS", "integer", 10, "CPUs held, or requested", _fact("cpus")),
-            Field("AllocNodes", "integer", 10, "nodes held, or requested", _fact("nodes")),
+            Field("Account", "text", 10, "the account it is charged to", text("account")),
+            Field("AllocCPUS", "integer", 10, "CPUs held, or requested", fact("cpus")),
+            Field("AllocNodes", "integer", 10, "nodes held, or requested", fact("nodes")),
             Field("Cluster", "text", 10, "the cluster's name", lambda job: job.columns["cluster"]),
-            Field("Comment", "text", 14, "its --comment", _text("comment")),
-            Field("Constraints", "text", 12, "the features it requests", _text("features")),
+            Field("Comment", "text", 14, "its --comment", text("comment")),
+            Field("Constraints", "text", 12, "the features it requests", text("features")),
             Field("Elapsed", "span", 10, "the time of its last run, without suspensions", lambda job: job.elapsed),
             Field("ElapsedRaw", "integer", 10, "Elapsed, in seconds", lambda job: int(job.elapsed)),
-            Field("Eligible", "time", 19, "when it could first run", _fact("eligible"), "Unknown"),
+            Field("Eligible", "time", 19, "when it could first run", fact("eligible"), "Unknown"),
             Field("End", "time", 19, "when it ended", lambda job: job.ended, "Unknown"),
             Field("ExitCode", "text", 8, "its exit status, and the signal that ended it", exit_code),
-            Field("HetJobID", "integer", 12, "the first job of its heterogeneous job", _het_id),
+            Field("HetJobID", "integer", 12, "the first job of its heterogeneous job", text("het_id")),
             Field(
                 "JobID",
                 "text",
                 12,
                 "its id; ARRAY_ELEMENT of an array",
-                lambda job: job.id,
+                OfFacts(shown_id, SHOWN_ID),
                 left=True,
             ),
-            Field("JobIDRaw", "integer", 12, "its id, a number", lambda job: job.facts.job_id, left=True),
-            Field("JobName", "text", 10, "its name", _text("name")),
-            Field("NCPUS", "integer", 10, "CPUs held, or requested", _fact("cpus")),
-            Field("NNodes", "integer", 8, "nodes held, or requested", _fact("nodes")),
-            Field("NodeList", "text", 15, "where it runs or ran", _text("node_list")),
-            Field("Partition", "text", 10, "its partitions", _text("partition")),
+            Field("JobIDRaw", "integer", 12, "its id, a number", fact("job_id"), left=True),
+            Field("JobName", "text", 10, "its name", text("name")),
+            Field("NCPUS", "integer", 10, "CPUs held, or requested", fact("cpus")),
+            Field("NNodes", "integer", 8, "nodes held, or requested", fact("nodes")),
+            Field("NodeList", "text", 15, "where it runs or ran", text("node_list")),
+            Field("Partition", "text", 10, "its partitions", text("partition")),
             Field("Priority", "integer", 10, "Slurm's priority with the SiteFactor, until it ends", _priority),
-            Field("QOS", "text", 10, "its quality of service", _text("qos")),
-            Field("Reason", "text", 12, "Slurm's reason why it waits", _text("reason")),
-            Field("ReqMem", "memory", 10, "total memory requested, MiB", _fact("memory")),
-            Field("Reservation", "text", 20, "the reservation it requests", _text("reservation")),
-            Field("Restarts", "integer", 8, "how often it was requeued", lambda job: job.facts.restarts),
+            Field("QOS", "text", 10, "its quality of service", text("qos")),
+            Field("Reason", "text", 12, "Slurm's reason why it waits", text("reason")),
+            Field("ReqMem", "memory", 10, "total memory requested, MiB", fact("memory")),
+            Field("Reservation", "text", 20, "the reservation it requests", text("reservation")),
+            Field("Restarts", "integer", 8, "how often it was requeued", fact("restarts")),
             Field("Seen", "time", 19, "when slurmplug last saw it", lambda job: job.seen),
             Field("Start", "time", 19, "when it started", lambda job: job.started, "Unknown"),
-            Field("State", "text", 10, "Slurm's state", lambda job: job.facts.state),
-            Field("Submit", "time", 19, "when it was submitted, or requeued", _fact("submit"), "Unknown"),
-            Field("Timelimit", "span", 10, "its time limit", _time_limit, "UNLIMITED"),
-            Field("UID", "integer", 6, "its user's numeric id", lambda job: job.facts.uid),
-            Field("User", "text", 9, "its user", _text("user")),
+            Field("State", "text", 10, "Slurm's state", fact("state")),
+            Field("Submit", "time", 19, "when it was submitted, or requeued", fact("submit"), "Unknown"),
+            Field("Timelimit", "span", 10, "its time limit", fact("time_limit"), "UNLIMITED"),
+            Field("UID", "integer", 6, "its user's numeric id", fact("uid")),
+            Field("User", "text", 9, "its user", text("user")),
             # its directives
             Field("AllowDowngrade", "text", 14, "--allow-downgrade", _directive(lambda d: d.allow_downgrade)),
             Field("Deadline", "time", 19, "--deadline", _directive(lambda d: d.deadline)),
@@ -179,7 +161,7 @@ FIELDS: tuple[Field[Job], ...] = tuple(
             Field("Final", "number", 9, "Value after the last iteration, predicted", lambda job: job.final.value),
             Field("FinalLow", "number", 9, "Final's 5 % quantile", lambda job: job.final.low),
             Field("FinalHigh", "number", 9, "Final's 95 % quantile", lambda job: job.final.high),
-            Field("GPUs", "integer", 5, "GPUs held, or requested", lambda job: job.facts.gpus),
+            Field("GPUs", "integer", 5, "GPUs held, or requested", fact("gpus")),
             Field(
                 "GPUType",
                 "text",
@@ -187,7 +169,7 @@ FIELDS: tuple[Field[Job], ...] = tuple(
                 "the type of its GPUs",
                 lambda job: ",".join(job.facts.of_gpus.types) or None,
             ),
-            Field("Shards", "integer", 6, "shards of GPUs requested", lambda job: job.facts.shards or None),
+            Field("Shards", "integer", 6, "shards of GPUs requested", text("shards")),
             Field("Label", "integer", 10, "its SiteFactor", lambda job: _whole(job.site_factor)),
             Field("Managed", "text", 7, "whether slurmplug may act on it", lambda job: job.managed),
             Field("Expected", "time", 19, "when Slurm expects it to start, while it waits", lambda job: job.expected),
