@@ -54,7 +54,8 @@ def attained(job: Job) -> float:
     return (before + job.facts.of_gpus.whole * job.elapsed) / _GPU_HOUR
 
 
-def _whole(value: float | None) -> int | float | None:
+def whole(value: float | None) -> int | float | None:
+    """The value, an integer if it is one."""
     return int(value) if value is not None and value.is_integer() else value
 
 
@@ -68,7 +69,7 @@ def _quantity(name: str) -> Callable[[Job], Value]:
 
 
 def _reported_at(name: str) -> Callable[[Job], Value]:
-    return lambda job: _whole(job.reported_at.get(name))
+    return lambda job: whole(job.reported_at.get(name))
 
 
 def _trials(job: Job) -> int | None:
@@ -76,7 +77,7 @@ def _trials(job: Job) -> int | None:
 
 
 def _priority(job: Job) -> Value:
-    return _whole(job.ranking.priority) if job.ranking else None
+    return whole(job.ranking.priority) if job.ranking else None
 
 
 def _predicted(part: str) -> Callable[[Job], float | None]:
@@ -147,13 +148,13 @@ FIELDS: tuple[Field[Job], ...] = tuple(
             # what it reported
             Field("Accuracy", "number", 9, "the last accuracy", _quantity("accuracy")),
             Field("AccuracyAt", "integer", 10, "the iteration of Accuracy", _reported_at("accuracy")),
-            Field("Checkpoint", "integer", 10, "the iteration of its last checkpoint", lambda j: _whole(j.checkpoint)),
-            Field("Iterations", "integer", 10, "the last iteration, counted from 1", lambda job: _whole(job.iteration)),
+            Field("Checkpoint", "integer", 10, "the iteration of its last checkpoint", lambda j: whole(j.checkpoint)),
+            Field("Iterations", "integer", 10, "the last iteration, counted from 1", lambda job: whole(job.iteration)),
             Field("Loss", "number", 9, "the last loss", _quantity("loss")),
             Field("LossAt", "integer", 10, "the iteration of Loss", _reported_at("loss")),
             Field("Quantity", "text", 10, "the quantity by which it is judged", lambda job: job.quantity),
             Field("Value", "number", 9, "the last value of Quantity", lambda job: _number(job.value)),
-            Field("ValueAt", "integer", 10, "the iteration of Value", lambda job: _whole(job.value_at)),
+            Field("ValueAt", "integer", 10, "the iteration of Value", lambda job: whole(job.value_at)),
             # what was predicted and decided
             Field("Attained", "number", 9, "GPU hours used, in all runs", attained),
             Field("Charge", "number", 9, "Attained at the site's rates, if it has any", _not_charged),
@@ -170,7 +171,7 @@ FIELDS: tuple[Field[Job], ...] = tuple(
                 lambda job: ",".join(job.facts.of_gpus.types) or None,
             ),
             Field("Shards", "integer", 6, "shards of GPUs requested", text("shards")),
-            Field("Label", "integer", 10, "its SiteFactor", lambda job: _whole(job.site_factor)),
+            Field("Label", "integer", 10, "its SiteFactor", lambda job: whole(job.site_factor)),
             Field("Managed", "text", 7, "whether slurmplug may act on it", lambda job: job.managed),
             Field("Expected", "time", 19, "when Slurm expects it to start, while it waits", lambda job: job.expected),
             Field("Foreseen", "number", 9, "Final, as predicted at half of the iterations", _foreseen("value")),
@@ -179,7 +180,7 @@ FIELDS: tuple[Field[Job], ...] = tuple(
                 "integer",
                 10,
                 "the iterations done at that prediction",
-                lambda job: _whole(job.foreseen_at),
+                lambda job: whole(job.foreseen_at),
             ),
             Field("ForeseenHigh", "number", 12, "Foreseen's 95 % quantile", _foreseen("high")),
             Field("ForeseenLow", "number", 11, "Foreseen's 5 % quantile", _foreseen("low")),
@@ -197,7 +198,7 @@ FIELDS: tuple[Field[Job], ...] = tuple(
             Field("Remaining", "span", 10, "run time left, predicted", lambda job: job.remaining.value),
             Field("RemainingLow", "span", 12, "Remaining's 5 % quantile", lambda job: job.remaining.low),
             Field("RemainingHigh", "span", 13, "Remaining's 95 % quantile", lambda job: job.remaining.high),
-            Field("Saved", "integer", 8, "iterations that a stop saved", lambda job: _whole(job.saved)),
+            Field("Saved", "integer", 8, "iterations that a stop saved", lambda job: whole(job.saved)),
             Field(
                 "Stop", "text", 8, "the rule of its stop: target, optstop, diverged, idle GPUs", lambda job: job.stop
             ),
