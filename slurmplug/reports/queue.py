@@ -2,37 +2,19 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 from slurmplug.console.table import Field
 from slurmplug.ledger import queries
 from slurmplug.ledger.database import LedgerFile
 from slurmplug.ledger.selection import Selection
-from slurmplug.reports import explain, job_view
-from slurmplug.reports.job_view import Job
+from slurmplug.reports import job_view
 from slurmplug.reports.live_order import LiveQueue, live_queue
 from slurmplug.reports.queue_columns import QueueColumns, actions_in, reads
+from slurmplug.reports.queue_entry import QueueEntry
 from slurmplug.reports.queue_fields import OF_ENTRIES
 
 EVERYTHING = slice(None)
-
-
-class QueueEntry(NamedTuple):
-    """A job in the queue. `rank`: its place among the ranked pending jobs, from 1. `action`: what is being done to it,
-    or would be; empty for nothing."""
-
-    job: Job
-    rank: int | None
-    action: str
-
-    @property
-    def doing(self) -> str:
-        """That, or why nothing is done."""
-        if self.action:
-            return self.action
-        job, ranking = self.job, self.job.ranking
-        note = ranking.note if ranking and not job.given_back else None
-        return explain.left_to_slurm(job.left_to_slurm_by, note)
 
 
 def queue_table(

@@ -12,7 +12,7 @@ from slurmplug.reports.fact_fields import OfFacts, fact
 
 if TYPE_CHECKING:
     from slurmplug.reports.job_view import Job
-    from slurmplug.reports.queue import QueueEntry
+    from slurmplug.reports.queue_entry import QueueEntry
 
 BAR = 10
 _CODES = {name: code for code, name in QUEUE_STATE_CODES.items()}
