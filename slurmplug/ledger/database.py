@@ -125,6 +125,20 @@ class LedgerFile:
         with self.errors():
             return self.db.execute(sql, parameters).fetchone()[0]
 
+    @contextmanager
+    def one_state(self) -> Iterator[None]:
+        """What is read within is of one state of the ledger, whatever is written meanwhile."""
+        if self.db.in_transaction:
+            yield
+            return
+        with self.errors():
+            self.db.execute("BEGIN")
+        try:
+            yield
+        finally:
+            with self.errors():
+                self.db.execute("ROLLBACK")
+
     def decoded(self, data: bytes) -> Any:
         """A value that `codec.dumps` stored. Raises LedgerError where it is damaged."""
         try:
