@@ -58,7 +58,7 @@ class Settings:
     model's file, for an online stage without another supervised one. slot: seconds. at_once: J. hidden: units of a
     layer (the paper: 256). samples: choices kept of each slot. passes: over them. rate: Adam's, at first. batch:
     choices of an update. online: the online stage. choosing: workloads, of at most 20, by which the best model is
-    chosen, each `every` episodes.
+    chosen, each `every` episodes and after the last.
 
     Raises:
         UsageError: what they say cannot be trained on
@@ -139,9 +139,9 @@ def train(settings: Settings, progress: Progress = lambda *_: None, checkpoint: 
         stage.steps, rng.bit_generator.state = kept.steps, kept.rng
         best, least, reference = replace(best, arrays=kept.best), kept.least, kept.reference
     while not stage.done:
-        figures = stage.step()
+        before, figures = stage.episodes, stage.step()
         progress("online", stage.steps, figures)
-        if stage.steps % settings.every == 0:
+        if stage.done or stage.episodes // settings.every > before // settings.every:
             model = made(stage.result)
             ratio = float((chosen_by(settings, model) / reference).mean())
             progress("chosen by", stage.steps, {"ratio": ratio})
@@ -197,9 +197,16 @@ def chosen_by(settings: Settings, model: Model) -> Floats:
 
 
 def _online_episode(settings: Settings, number: int) -> Episode:
-    """The episode of that number; its workloads come after those of the supervised stage."""
-    seed = settings.seed + settings.workloads + number
-    workload, cluster = replace(settings.drawn, jobs=settings.online.jobs).sample(seed)
+    """The episode of that number; its workloads come after those of the supervised stage.
+
+    Where several clusters learn, each learner's episodes are on a cluster of its own, one of `clusters` in turn.
+    """
+    seed, learners = settings.seed + settings.workloads + number, settings.online.learners
+    clusters = settings.clusters
+    if learners > 1:
+        clusters = (clusters[number % learners % len(clusters)],)
+    drawn = replace(settings.drawn, jobs=settings.online.jobs, clusters=clusters)
+    workload, cluster = drawn.sample(seed)
     policy = DL2(DL2Settings(slot=settings.slot))
     return Episode(Simulation(workload, policy, SimulationSettings(cluster, settings.slot, seed)))
 

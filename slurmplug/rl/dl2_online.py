@@ -52,8 +52,9 @@ class Online:
     batch: choices of an update. critic_steps: updates of the value network for one of the policy, one for each slot of
     an episode, after it. discount: of a slot. entropy, divergence: weights of the entropy (the paper: 0.1), and of the
     divergence from the supervised policy. epsilon: probability of the remedy in a poor state (the paper: 0.4). replay:
-    choices kept. held: episodes in which the value network alone learns. learners: clusters side by side, each with an
-    episode and a replay of its own; the mean of their gradients makes one update (A3C, of the federated training).
+    choices kept. held: episodes in which the value network alone learns. learners: clusters side by side, each with its
+    own jobs, episodes and replay; the mean of their gradients makes one update (the federated training, by A3C that is
+    synchronous).
 
     Raises:
         UsageError: they cannot be used
@@ -122,9 +123,14 @@ class Stage:
         """what it changes, but for the random numbers and `steps`"""
 
     @property
+    def episodes(self) -> int:
+        """Those of all learners so far."""
+        return min(self.steps * self.how.learners, self.how.episodes)
+
+    @property
     def done(self) -> bool:
-        """Whether there are no more episodes."""
-        return self.steps * self.how.learners >= self.how.episodes
+        """Whether there are no more."""
+        return self.episodes == self.how.episodes
 
     def step(self) -> dict[str, float]:
         """One episode of each learner, and the updates that follow; figures of it."""

@@ -111,6 +111,31 @@ def test_the_online_stage_goes_on_from_the_supervised_model_and_keeps_it_unless_
     assert ratio.mean() == pytest.approx(min([1.0, *ratios]))
 
 
+@pytest.mark.parametrize(("episodes", "learners", "chosen"), [(3, 1, [2, 3]), (5, 2, [1, 2, 3]), (2, 2, [1])])
+def test_a_model_is_chosen_each_so_many_episodes_and_after_the_last(
+    episodes: int, learners: int, chosen: list[int]
+) -> None:
+    steps: list[int] = []
+
+    def note(stage: str, step: int, _: Any) -> None:
+        if stage == "chosen by":
+            steps.append(step)
+
+    how = Online(**ONLINE | {"episodes": episodes, "learners": learners, "jobs": 8})
+    dl2.train(dl2.Settings(**TINY | {"every": 2, "choosing": 1}, online=how), note)
+    assert steps == chosen
+
+
+@pytest.mark.parametrize(("learners", "clusters"), [(1, set()), (3, {"8x4", "4x8"})])
+def test_each_learner_of_a_federated_training_has_a_cluster(learners: int, clusters: set[str]) -> None:
+    given = dl2.Settings(**TINY | {"clusters": ("8x4", "4x8")}, online=Online(**ONLINE | {"learners": learners}))
+    drawn = [dl2._online_episode(given, number).simulation for number in range(9)]
+    of_learner = [{each.settings.cluster for each in drawn[at::learners]} for at in range(learners)]
+    assert all(len(each) == 1 for each in of_learner) == bool(clusters)
+    assert not clusters or [*of_learner[0], *of_learner[1], *of_learner[2]] == ["8x4", "4x8", "8x4"]
+    assert len({each.workload.jobs for each in drawn}) == 9
+
+
 def test_the_return_of_a_job_is_what_it_trains_and_with_a_discount_what_it_trains_later() -> None:
     first, second = JobKey("c", 1, 0), JobKey("c", 2, 0)
     state, mask = np.zeros((2, 3), dtype=np.float32), np.ones(3, dtype=bool)
