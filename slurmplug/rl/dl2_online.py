@@ -28,7 +28,7 @@ from policies.dl2 import FEATURES, Allocation, Allocator, Network
 from policies.dl2_servers import SERVER_FEATURES, ServerAllocator
 from policies.model import Singles
 from policies.snapshot import JobKey, Snapshot
-from predictors.arrays import Bools
+from predictors.arrays import Bools, Floats
 from slurmplug.errors import UsageError
 from slurmplug.rl.dl2_network import Net, of_actions, side_by_side
 from slurmplug.rl.dl2_replay import Choice, Replay
@@ -109,6 +109,8 @@ class Stage:
         self.result = deepcopy(supervised)
         self.how, self.steps = how, 0
         """episodes of each learner so far"""
+        self.states: list[Floats] = []
+        """(f,) the summaries of the states that were met"""
         self._networks: list[dict[str, Any]] = [
             {"params": list(actor.parameters()), "lr": how.rate},
             {"params": list(critic.parameters()), "lr": how.critic_rate},
@@ -120,7 +122,7 @@ class Stage:
             "actor": actor, "critic": critic, "supervised": supervised, "result": self.result, "adam": self._adam,
             **{f"learner {number}": each for number, each in enumerate(self._learners)},
         }  # fmt: skip
-        """what it changes, but for the random numbers and `steps`"""
+        """what it changes, but for the random numbers, `steps` and `states`"""
 
     @property
     def episodes(self) -> int:
@@ -137,6 +139,7 @@ class Stage:
         number, figures = self.steps * self.how.learners, list[Mapping[str, float]]()
         at_work = self._learners[: self.how.episodes - number]
         played = [each.play(self._episode(number + at)) for at, each in enumerate(at_work)]
+        self.states += [state for each in played for state in each.states]
         for of_slots in zip_longest(*(each.slots for each in played)):
             for left in reversed(range(self.how.critic_steps if self.how.critic else 1)):
                 held = self.how.critic and (left > 0 or number < self.how.held)
@@ -195,10 +198,12 @@ def server_remedy(state: Singles, mask: Bools, number: int, rng: np.random.Gener
 
 
 class Played(NamedTuple):
-    """An episode: the choices of each slot that had any, and the JCT of each job in seconds."""
+    """An episode: the choices of each slot that had any, the JCT of each job in seconds, and summaries of the states of
+    these slots."""
 
     slots: list[list[Choice]]
     jcts: list[float]
+    states: list[Floats]
 
 
 @dataclass
@@ -236,8 +241,11 @@ class Learner:
         """Act in an episode until its end, and keep its choices."""
         slots: list[tuple[list[Made], dict[JobKey, float]]] = []
         jcts: list[float] = []
+        states: list[Floats] = []
         while (seen := episode.observed) is not None:
             choices = self.allocator.choices(seen.snapshot, seen.forecasts, begins=True)
+            if not choices.done:
+                states.append(choices.summary())
             if not slots or not choices.done:
                 slots.append((self._act(seen.snapshot, choices), {}))
             reward = slots[-1][1]
@@ -248,7 +256,7 @@ class Learner:
         found = [each for each in with_returns(slots, self.how.discount) if each]
         for each in found:
             self.replay.add(each)
-        return Played(found, jcts)
+        return Played(found, jcts, states)
 
     def _act(self, snapshot: Snapshot, choices: Allocation) -> list[Made]:
         """Draw choices from the policy, with remedies of poor states, until the allocation is done."""
