@@ -34,6 +34,19 @@ class LiveQueue(NamedTuple):
         return LiveQueue(_taken(self.rows, places), _taken(self.ranks, places), _taken(self.waits, places), columns)
 
 
+def kept_queue(ledger: LedgerFile) -> LiveQueue:
+    """`live_queue` without further columns; of the time before, where nothing in the ledger has changed since, as when
+    the endpoint makes one page after another."""
+    state = ledger.state()
+    kept = ledger.of_state
+    if kept is not None and kept[0] == state:
+        queue: LiveQueue = kept[1]
+        return queue
+    queue = live_queue(ledger)
+    ledger.of_state = None if state is None else (state, queue)
+    return queue
+
+
 def live_queue(ledger: LedgerFile, columns: Sequence[str] = ()) -> LiveQueue:
     """The live jobs in the order of the queue: those that run, those that are ranked in order, and the rest by id.
 
