@@ -27,7 +27,7 @@ from slurmplug.sim.engine.nodes import parse
 from slurmplug.sim.engine.workload_table import workload_table
 from slurmplug.sim.experiment.result import FinishedJob, RunResult
 from slurmplug.sim.slurm.cluster import SlurmSimCluster
-from slurmplug.sim.slurm.launcher import LauncherSettings
+from slurmplug.sim.slurm.settings import LauncherSettings
 
 NO_CONTENTION = 1.0
 """h_r for the past of a site, whose jobs took as long as they ran, however full their nodes were"""
