@@ -105,6 +105,7 @@ package: ## wheels of slurmplug and slurmplug-report in dist, and a Debian packa
 
 rpm: ## an RPM, in dist: on a machine of the release that it is for; PYTHON= its Python, else /usr/bin/python3.12
 	@command -v rpmbuild >/dev/null || { echo "an RPM needs: dnf install rpm-build (Debian: apt-get install rpm)" >&2; exit 1; }
+	@command -v $(or $(PYTHON),/usr/bin/python3.12) >/dev/null || { echo "the RPM's Python is missing: install it, or name another, as in make rpm PYTHON=/usr/bin/python3.11" >&2; exit 1; }
 	rpmbuild -bb --build-in-place --define "_rpmdir $(CURDIR)/dist" $(if $(PYTHON),--define "python $(PYTHON)") packaging/slurmplug.spec
 
 clean: ## the virtual environment and what the demo left

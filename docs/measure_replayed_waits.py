@@ -15,8 +15,9 @@ from policies.baselines.slurm import Slurm
 from predictors.arrays import Bools, Floats, Ints
 from slurmplug.sim.experiment.simulation import NO_CONTENTION, Simulation, SimulationSettings
 from slurmplug.sim.slurm.cluster import SlurmSimCluster
-from slurmplug.sim.slurm.launcher import LauncherSettings, Pending
 from slurmplug.sim.slurm.multifactor import Weights
+from slurmplug.sim.slurm.queue import Pending
+from slurmplug.sim.slurm.settings import LauncherSettings
 from slurmplug.sim.workloads.load import load
 
 BEGINS = 843_480_031 + 2 * 3600

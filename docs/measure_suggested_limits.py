@@ -18,7 +18,7 @@ import numpy as np
 
 from predictors.trials import runtime
 from slurmplug.forecasting.speeds.seen_speeds import SeenSpeeds
-from slurmplug.intake.job_record import JobFacts
+from slurmplug.intake.job_facts import JobFacts
 from slurmplug.learning.dataset_files import read_job_log
 from slurmplug.ledger.suggestion_queries import EndedJob
 from slurmplug.reports.suggest import suggest

@@ -12,6 +12,7 @@ from docs.results.states import states_known
 from docs.results.store import ROOT
 from slurmplug.config import model_files, policy_registry
 from slurmplug.config.schema import Config
+from slurmplug.ledger.policy_models import FOLLOWED
 from slurmplug.sim.engine.nodes import parse
 from slurmplug.sim.experiment import comparison, evaluation
 from slurmplug.sim.experiment.comparison import BySeed, FigureComparison, RunFigures
@@ -101,7 +102,7 @@ def evaluated(policy: str, workload: str, seed: int) -> tuple[RunFigures, RunFig
     configured = policy_registry.policy(config)
     candidate = policy_registry.promoted(config, model, configured)
     made = evaluation.workloads(workload, (seed,), OF_EVALUATED)
-    before, after = evaluation.runs(made, candidate, configured, cluster=ON, interval=config.interval)
+    before, after = evaluation.runs(made, candidate, configured, config, cluster=ON)
     return before[seed], after[seed]
 
 
@@ -116,9 +117,10 @@ def evaluations(runs: Runs) -> str:
         minutes = (_from_to(of_figure[name], 1 / 60, ".0f") for name in ("jct_mean", "wait_mean"))
         cells = [*minutes, _changed(of_figure["jct_mean"]), _from_to(of_figure["deadline_ratio"], 100, ".1f", "%")]
         cells += [_from_to(of_figure["accuracy_by_deadline"], 1, ".3f"), _bytes(of_figure["bandwidth_bytes"])]
-        rows.append([policy, f"`{workload}`", *cells, _from_to(of_figure["preemptions"], 1, ".0f")])
+        cells += [_from_to(of_figure["preemptions"], 1, ".0f"), f"{of_figure[FOLLOWED].after:.0%}"]
+        rows.append([policy, f"`{workload}`", *cells])
     head = ["model", "workload", "mean JCT, min", "mean wait, min", "change of JCT", "deadlines met"]
-    return markdown([*head, "accuracy by deadline", "bytes between nodes", "preemptions"], rows)
+    return markdown([*head, "accuracy by deadline", "bytes between nodes", "preemptions", "cycles decided"], rows)
 
 
 def _compared(before: Sequence[Figures], after: Sequence[Figures]) -> dict[str, FigureComparison]:

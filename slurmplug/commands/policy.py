@@ -103,7 +103,7 @@ def evaluate(
         for name in names or (f"ledger:{ledger_path or config.ledger.path}",):
             of_seeds = evaluation.workloads(name, chosen, jobs)
             figures = evaluation.evaluate(
-                of_seeds, candidate, configured, cluster=cluster, interval=config.interval, on_run=_show_run
+                of_seeds, candidate, configured, config, cluster=cluster, on_run=_show_run, on_errors=_show_errors
             )
             described = f"{name}, the first {jobs} jobs" if jobs else name
             made = ModelEvaluation(time.time(), user_name(), configured.name, described, cluster, chosen, figures)
@@ -113,6 +113,11 @@ def evaluate(
 
 def _show_run(policy: str, seed: int) -> None:
     click.echo(f"{policy}, seed {seed}", err=True)
+
+
+def _show_errors(policy: str, seed: int, errors: Sequence[str]) -> None:
+    for line in model_view.not_followed(policy, seed, errors):
+        click.echo(line, err=True)
 
 
 @policy.command()

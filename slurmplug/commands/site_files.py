@@ -10,7 +10,7 @@ import click
 
 from slurmplug.commands.options import with_options
 from slurmplug.sim.slurm import site_conf, site_limits
-from slurmplug.sim.slurm.launcher import LauncherSettings
+from slurmplug.sim.slurm.settings import LauncherSettings
 from slurmplug.sim.slurm.site_conf import SiteConf
 
 NO_CONF = SiteConf(LauncherSettings(), "", ("all settings of slurm.conf (name it with --slurm-conf)",))

@@ -129,13 +129,17 @@ def promoted(config: Config, model: Model, configured: Policy) -> Policy:
     return made
 
 
-def fallback(config: Config, acting: Policy) -> Policy | None:
-    """The policy that decides where a learnt one may not; none is needed beside a policy that has learnt nothing.
+def fallback(config: Config, acting: Policy, configured: Policy) -> Policy | None:
+    """The policy that decides where a learnt one may not: the configured one, or mlf-h where that is learnt itself.
+
+    None is needed beside a policy that has learnt nothing.
 
     Raises:
         ConfigError: as for `policy`, of the fallback's own settings
     """
-    return policy(config.model_copy(update={"policy": FALLBACK})) if acting.learnt else None
+    if not acting.learnt:
+        return None
+    return policy(config.model_copy(update={"policy": FALLBACK})) if configured.learnt else configured
 
 
 def own_name(policy: str) -> str:

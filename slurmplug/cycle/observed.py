@@ -1,9 +1,10 @@
-"""What a cycle knows when its policy decides."""
+"""What a cycle knows when its policy decides, and what is decided."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
-from policies.plan import Memory, Reason
+from policies.plan import Memory, Plan, Reason
 from policies.policy import Policy
 from policies.snapshot import JobKey, Snapshot
 from predictors.forecast import Forecasts
@@ -30,3 +31,15 @@ class Observed:
     held: Mapping[JobKey, Reason]
     stages: StageTimes
     policy: Policy
+
+
+class Decided(NamedTuple):
+    """A valid plan.
+
+    observed: with the policy that made it, and what that was given. error: why it is the fallback's plan, or one that
+    leaves the queue to Slurm; empty for the plan of the policy that was to decide.
+    """
+
+    observed: Observed
+    plan: Plan
+    error: str = ""

@@ -22,7 +22,7 @@ from slurmplug.config.schema import Config
 from slurmplug.cycle import trust
 from slurmplug.cycle.comparison import Comparison
 from slurmplug.cycle.events import EventLog
-from slurmplug.cycle.observed import Observed
+from slurmplug.cycle.observed import Decided, Observed
 from slurmplug.cycle.protocols import Forecaster, Intake, Ledger
 from slurmplug.cycle.record import CycleRecord
 from slurmplug.cycle.timing import StageTimes, gc_paused
@@ -62,6 +62,8 @@ class Scheduler:
     config: Config
     fallback: Policy | None = None
     """decides in the cycles in which a learnt policy fails, is late, or meets a state unlike those it was trained on"""
+    clock: Callable[[], float] = perf_counter
+    """seconds, by which decisions are late"""
     in_force: Callable[[Site], Config] | None = None
     """the configuration for a cycle that read this site, where that depends on it; then `config` is what it was last"""
     applying: bool = False
@@ -85,12 +87,10 @@ class Scheduler:
             observed = self.observe()
             if observed is None:
                 return None
-            plan, failure = self.decide(observed)
-            if failure and self.fallback is not None:
-                observed = self._for_fallback(observed, self.fallback)
-                plan, of_fallback = self.decide(observed)
-                failure = "; ".join(filter(None, (failure, of_fallback or f"{self.fallback.name} decided")))
-            return self.carry_out(observed, plan, failure)
+            decided = self.decide(observed)
+            if decided.observed is not observed:
+                log.warning("%s", decided.error)
+            return self.carry_out(decided)
 
     def observe(self) -> Observed | None:
         """The first half of a cycle: what the policy decides on; None if the cluster could not be read."""
@@ -120,31 +120,32 @@ class Scheduler:
             forecasts = self.forecaster.forecast(snapshot, self.policy.needs)
         return Observed(number, reading, snapshot, changes, forecasts, memory, not_believed, held, stages, self.policy)
 
-    def decide(self, observed: Observed) -> tuple[Plan, str]:
-        """The policy's plan and no error; or, where it fails, one that leaves the queue to Slurm, and the error.
-
-        Where there is a fallback, the plan of a learnt policy that is late or does not know such states fails, too.
-        """
+    def decide(self, observed: Observed) -> Decided:
+        """The policy's plan; where it cannot be followed, the fallback's; then one that leaves the queue to Slurm."""
         # 4. Decide.
+        plan, error = self._decide(observed)
+        if error and self.fallback is not None:
+            observed = self._for_fallback(observed, self.fallback)
+            plan, of_fallback = self._decide(observed)
+            error = "; ".join((error, of_fallback or f"{self.fallback.name} decided"))
+        return Decided(observed, plan, error)
+
+    def _decide(self, observed: Observed) -> tuple[Plan, str]:
+        """The plan of the policy, which has to be trusted if it is learnt and there is a fallback; or none, and why."""
         snapshot, forecasts, memory, policy = observed.snapshot, observed.forecasts, observed.memory, observed.policy
         watched = policy.learnt and self.fallback is not None
         nothing = guardrails.left_to_slurm(snapshot, memory)
         with observed.stages.timed("decide"):
-            began = perf_counter()
             try:
-                if watched:
-                    trust.require_known(policy, snapshot, forecasts)
-                plan = valid_plan.validate_plan(snapshot, policy.decide(snapshot, forecasts, memory))
-                if watched:
-                    trust.require_ranks(snapshot, plan)
-                    trust.require_in_time(perf_counter() - began, self.config.interval)
+                if not watched:
+                    return valid_plan.validate_plan(snapshot, policy.decide(snapshot, forecasts, memory)), ""
+                limit, clock = self.config.interval, self.clock
+                return trust.trusted_plan(policy, snapshot, forecasts, memory, limit=limit, clock=clock), ""
             except trust.NotTrusted as error:
-                log.warning("policy %s is not followed in this cycle: %s", policy.name, error)
                 return nothing, f"policy {policy.name} is not followed: {error}"
             except (Exception, SystemExit) as error:  # a site's own policy does not end the daemon
                 log.exception("policy %s failed; its plan is not used in this cycle", policy.name)
                 return nothing, f"policy {policy.name} failed: {type(error).__name__}: {error}"
-        return plan, ""
 
     def _for_fallback(self, observed: Observed, fallback: Policy) -> Observed:
         """The same question, put to the fallback: with the forecasts that it needs and its own memory."""
@@ -153,17 +154,15 @@ class Scheduler:
             forecasts = self.forecaster.forecast(observed.snapshot, fallback.needs)
         return replace(observed, policy=fallback, forecasts=forecasts, memory=memory)
 
-    def carry_out(self, observed: Observed, plan: Plan, failure: str = "") -> CycleRecord:
-        """The second half of a cycle: a valid plan for what was observed is guarded, recorded and applied.
-
-        failure: why the policy has no plan of its own.
+    def carry_out(self, decided: Decided) -> CycleRecord:
+        """The second half of a cycle: what was decided is guarded, recorded and applied.
 
         Raises:
             LedgerError: as for `run`
         """
+        observed, plan = decided.observed, decided.plan
         reading, stages = observed.reading, observed.stages
         snapshot, forecasts = observed.snapshot, observed.forecasts
-        decided = plan
         plan, passed = self._with_overdue_first(observed, plan)
         plan = replace(plan, notes={**observed.not_believed, **plan.notes, **observed.held})
 
@@ -189,7 +188,7 @@ class Scheduler:
             snapshot=snapshot,
             forecasts=forecasts,
             memory=observed.memory,
-            decided=decided,
+            decided=decided.plan,
             made_from=observed.policy.made_from,
             plan=plan,
             verdict=verdict,
@@ -198,7 +197,7 @@ class Scheduler:
             changes=observed.changes,
             postponed=postponed,
             seconds=stages.seconds,
-            error=failure,
+            error=decided.error,
             admissions=operations.admissions(moved, commands),
             precedence=passed,
         )

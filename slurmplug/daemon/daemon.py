@@ -253,7 +253,7 @@ class Daemon:
         try:
             config = schema.load(self._path)
             policy = policy_registry.policy(config)
-            fallback = policy_registry.fallback(config, policy)
+            fallback = policy_registry.fallback(config, policy, policy)
         except ConfigError as error:
             log.error("%s\nthe earlier configuration stays in use", error)
             return

@@ -89,7 +89,7 @@ def open_parts(config: Config, signals: Signals, held_lease: Lease | None) -> Pa
                 policy=policy,
                 ledger=ledger,
                 config=config,
-                fallback=policy_registry.fallback(config, policy),
+                fallback=policy_registry.fallback(config, policy, policy),
                 in_force=site.in_force,
             )
             signals.is_applying = lambda: scheduler.applying

@@ -30,7 +30,7 @@ log = logging.getLogger(__name__)
 class PolicyProcess(LearntPolicy):
     """Decides as `policy` does, which the process makes anew from the configuration and the model.
 
-    What it requires of a state (`trust.require_known`) is required in the process, with the decision.
+    Whether it knows the state is checked in the process, with the decision (`trust.plan_of_known`).
     """
 
     def __init__(self, policy: Policy, config: Config, data: bytes | None = None) -> None:
@@ -116,8 +116,7 @@ def decide_each(channel: Channel, config: Config, data: bytes | None) -> None:
 
 def _answer(policy: Policy, snapshot: Snapshot, forecasts: Forecasts, memory: Memory) -> tuple[str, Any]:
     try:
-        trust.require_known(policy, snapshot, forecasts)
-        plan = policy.decide(snapshot, forecasts, memory)
+        plan = trust.plan_of_known(policy, snapshot, forecasts, memory)
         return "", (plan.score, dict(plan.terms), plan.actions, dict(plan.memory), dict(plan.notes))
     except NotTrusted as error:
         return str(error), None

@@ -139,8 +139,10 @@ class Promotion:
             return
         self._acting = acting if begins else None
         policy = begins or self._own or self._configured
-        fallback = self._fallback or self._configured if begins else self._fallback
-        self._scheduler.use(self._scheduler.config, policy, fallback)
+        config, fallback = self._scheduler.config, self._fallback
+        if begins:
+            fallback = policy_registry.fallback(config, begins, self._configured)
+        self._scheduler.use(config, policy, fallback)
         self._compared = 0
         self._foreseen = set(model_outcomes.waits_of_live_jobs(self._ledger))
         self._forecaster.get_ready(policy.needs)

@@ -20,7 +20,7 @@ from slurmplug.cycle.agreement import Decision, agreement
 from slurmplug.cycle.trust import NotTrusted
 from slurmplug.ledger.model_outcomes import ModelCycle
 from slurmplug.processes.child import Channel, Child
-from slurmplug.rules import precedence, valid_plan
+from slurmplug.rules import precedence
 
 START_SECONDS = 120.0
 """in which the process has to be ready"""
@@ -106,12 +106,8 @@ def decide_on_each(channel: Channel, config: Config, data: bytes) -> None:
 def decide(policy: Policy, config: Config, question: Question, memory: Memory) -> tuple[ModelCycle, Memory]:
     """What the model would have decided, beside what was; and its memory for the next question."""
     cycle, snapshot, forecasts, acting, counted = question
-    began = time.perf_counter()
     try:
-        trust.require_known(policy, snapshot, forecasts)
-        plan = valid_plan.validate_plan(snapshot, policy.decide(snapshot, forecasts, memory))
-        trust.require_ranks(snapshot, plan)
-        trust.require_in_time(time.perf_counter() - began, config.interval)
+        plan = trust.trusted_plan(policy, snapshot, forecasts, memory, limit=config.interval, clock=time.perf_counter)
     except NotTrusted as error:
         return _failed(cycle, str(error)), memory
     except (Exception, SystemExit) as error:  # noqa: BLE001 whatever it is, it is an answer about the model

@@ -16,14 +16,8 @@ from slurmplug.cluster.tres import JobGPUs
 from slurmplug.directives import quantities
 from slurmplug.directives.parser import Directives
 from slurmplug.intake.eligibility import PlacementClass
-from slurmplug.intake.job_record import (
-    NO_DIRECTIVES,
-    JobFacts,
-    JobRecord,
-    JudgedBy,
-    last_not_finite,
-    values_of,
-)
+from slurmplug.intake.job_facts import JobFacts
+from slurmplug.intake.job_record import NO_DIRECTIVES, JobRecord, JudgedBy, last_not_finite, values_of
 from slurmplug.intake.node_load import gpus_used, reported_load
 from slurmplug.intake.target_unit import UnitMismatch, unit_mismatch
 from slurmplug.spool.values import Points

@@ -10,7 +10,8 @@ restart count at once, and moves the submit time when COMPLETING is over. Its na
 import hashlib
 from typing import Literal, TypeAlias
 
-from slurmplug.intake.job_record import JobFacts, JobRecord
+from slurmplug.intake.job_facts import JobFacts
+from slurmplug.intake.job_record import JobRecord
 
 Identity: TypeAlias = Literal["same", "another", "in doubt"]
 

@@ -20,7 +20,8 @@ from slurmplug.intake.comparison import compare_site_factors
 from slurmplug.intake.eligibility import current_reasons, fits, nodes_of, types_of_classes, with_only_type
 from slurmplug.intake.fold import Fold
 from slurmplug.intake.identity import digest_of, identify, of_present_run
-from slurmplug.intake.job_record import Admission, Changes, JobFacts, JobRecord, next_admission
+from slurmplug.intake.job_facts import JobFacts
+from slurmplug.intake.job_record import Admission, Changes, JobRecord, next_admission
 from slurmplug.intake.site_factor import SiteFactor, after_write, surplus_of_change
 from slurmplug.spool import json_lines
 from slurmplug.spool.values import RunId

@@ -9,11 +9,10 @@ import numpy as np
 
 from policies.snapshot import JobKey
 from predictors.arrays import Floats
-from slurmplug.cluster.states import LIVE_STATES
-from slurmplug.cluster.tres import JobGPUs
 from slurmplug.directives import quantities
 from slurmplug.directives.changes import Change, in_force
 from slurmplug.directives.parser import Directives
+from slurmplug.intake.job_facts import NO_RESOURCES, JobFacts, Resources
 from slurmplug.intake.site_factor import SiteFactor
 from slurmplug.spool.values import REPORTED_NAN, Points, SpoolFault
 
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
 Admission: TypeAlias = Literal["", "new", "held", "gone"]
 
 
-def next_admission(before: Admission, facts: "JobFacts", priority: float) -> Admission:
+def next_admission(before: Admission, facts: JobFacts, priority: float) -> Admission:
     """The state of a job's admission after a reading.
 
     A job under its user's hold that was under an administrator's was released in between. A held job's priority is 0,
@@ -34,87 +33,6 @@ def next_admission(before: Admission, facts: "JobFacts", priority: float) -> Adm
     if facts.reason == "JobHeldAdmin":
         return "held"
     return "gone" if before == "held" and facts.reason == "JobHeldUser" else before or "new"
-
-
-class Resources(NamedTuple):
-    """Amounts in all: whole GPUs, CPUs, and memory in MiB; in the order of `policies.snapshot.RESOURCES`."""
-
-    gpus: int
-    cpus: int
-    memory: float
-
-
-NO_RESOURCES = Resources(0, 0, 0.0)
-
-
-class JobFacts(NamedTuple):
-    """The columns of `JobRows` that describe a job, without its priority, which changes with every reading.
-
-    None stands for NaN, so that equal facts compare equal.
-    """
-
-    job_id: int
-    array_id: int
-    array_task: int
-    elements: int
-    het_id: int
-    uid: int
-    user: str
-    account: str
-    qos: str
-    partition: str
-    state: str
-    reason: str
-    name: str
-    comment: str
-    dependency: str
-    features: str
-    reservation: str
-    node_list: str
-    batch: bool
-    restarts: int
-    submit: float
-    eligible: float | None
-    start: float | None
-    end: float | None
-    time_limit: float | None
-    nodes: int
-    cpus: int
-    memory: float
-    gpus: int
-    gpu_type: str
-    exit_code: int
-    gpu_type_held: str
-    shards: int
-    array_tasks: str = ""
-    suspended: float = 0.0
-
-    @property
-    def live(self) -> bool:
-        """Whether the job has not ended."""
-        return self.state in LIVE_STATES
-
-    @property
-    def of_gpus(self) -> JobGPUs:
-        """Its GPUs, and of which types they are."""
-        return JobGPUs(self.gpus, self.gpu_type, self.gpu_type_held, self.shards)
-
-    @property
-    def resources(self) -> Resources:
-        """What it requests, or has once it runs."""
-        return Resources(self.of_gpus.whole, self.cpus, self.memory)
-
-    @property
-    def shown_id(self) -> str:
-        """As squeue shows it: 12, or 10_3 of an array, 10_[4-7] of elements that still wait together, 12+1 of a
-        heterogeneous job. 10_[x4] where it is not known which four elements wait."""
-        if self.het_id:
-            return f"{self.het_id}+{self.job_id - self.het_id}"
-        if not self.array_id:
-            return str(self.job_id)
-        if self.array_task < 0:
-            return f"{self.array_id}_[{self.array_tasks or f'x{self.elements}'}]"
-        return f"{self.array_id}_{self.array_task}"
 
 
 NO_DIRECTIVES = Directives()

@@ -14,7 +14,8 @@ from pydantic import TypeAdapter
 from policies.snapshot import JobKey
 from slurmplug.directives.changes import Change, in_force
 from slurmplug.directives.parser import Directives
-from slurmplug.intake.job_record import NO_DIRECTIVES, JobFacts, JobRecord, Point, Resources, join_runs
+from slurmplug.intake.job_facts import JobFacts, Resources
+from slurmplug.intake.job_record import NO_DIRECTIVES, JobRecord, Point, join_runs
 from slurmplug.intake.site_factor import SiteFactor
 from slurmplug.ledger.last_reports import last_reports_of
 from slurmplug.ledger.sqlite import Row

@@ -18,6 +18,8 @@ from slurmplug.ledger.sqlite import Row
 
 Role: TypeAlias = Literal["candidate", "shadow", "acting"]
 Event: TypeAlias = Literal["added", "shadow", "promoted", "demoted"]
+FOLLOWED = "followed"
+"""the figure of an evaluation that is the share of the cycles with managed jobs that followed the policy"""
 SHORTEST = 4
 """digits of a digest by which a model may be named"""
 _EVENT_OF: Mapping[Role, Event] = {"candidate": "demoted", "shadow": "shadow", "acting": "promoted"}

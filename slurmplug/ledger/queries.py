@@ -12,7 +12,8 @@ from policies.plan import Fact, Reason
 from policies.snapshot import JobKey
 from slurmplug.directives.changes import Change
 from slurmplug.errors import UsageError
-from slurmplug.intake.job_record import JobFacts, JobRecord
+from slurmplug.intake.job_facts import JobFacts
+from slurmplug.intake.job_record import JobRecord
 from slurmplug.ledger.database import LedgerFile
 from slurmplug.ledger.facts import facts_from
 from slurmplug.ledger.job_rows import change_from_row, row_with_facts
@@ -119,7 +120,7 @@ def jobs(ledger: LedgerFile, which: Selection, *, whole: bool = False) -> list[R
 
 def jobs_in_rows(ledger: LedgerFile, rows: Sequence[int]) -> list[Row]:
     """The columns of the jobs in these rows of the ledger, in their order, as `jobs` returns them."""
-    found = {job[0]: job for job in ledger.tuples(_JOBS_IN_ROWS, json.dumps(rows))}
+    found = {job[0]: job for job in ledger.tuples(_IN_ROWS.format(columns=_columns(_SHOWN)), json.dumps(rows))}
     return _with_reports(ledger, _SHOWN, [found[row] for row in rows if row in found])
 
 
@@ -144,11 +145,18 @@ def job_rows(ledger: LedgerFile, which: Selection) -> list[int]:
     return [row for (row,) in _select(ledger, "jobs.id", which)]
 
 
-def live_jobs(ledger: LedgerFile) -> list[tuple[int, int, float, str, int]]:
+def live_jobs(ledger: LedgerFile, columns: Sequence[str] = ()) -> list[tuple[Any, ...]]:
     """Of the jobs of the last cycle what their order in the queue depends on: row, job id, first submit, state, and
-    whether an operator excluded it."""
+    whether an operator excluded it; then these columns."""
     ranked = cycle_rankings(ledger)
-    return [job for job in ledger.tuples(_LIVE_JOBS) if job[0] in ranked.jobs] if ranked else []
+    names = ("id", "job_id", "first_submit", "state", "given_back", *columns)
+    found = ledger.tuples(f"SELECT {_of_jobs(names)} FROM jobs WHERE ended = 0") if ranked else []
+    return [job for job in found if ranked and job[0] in ranked.jobs]
+
+
+def columns_in_rows(ledger: LedgerFile, rows: Sequence[int], columns: Sequence[str]) -> list[tuple[Any, ...]]:
+    """The row and these columns of the jobs in these rows of the ledger, in their order."""
+    return ledger.tuples(_IN_ROWS.format(columns=_of_jobs(("id", *columns))), json.dumps(rows))
 
 
 def _select(ledger: LedgerFile, columns: str, which: Selection) -> list[tuple[Any, ...]]:
@@ -331,11 +339,12 @@ def _columns(names: Iterable[str]) -> str:
     return ", ".join(stop if name == "stop" else f"jobs.{name}" for name in (*names, *JobFacts._fields))
 
 
-_JOBS_IN_ROWS = f"SELECT {_columns(_SHOWN)} FROM json_each(?) AS wanted CROSS JOIN jobs ON jobs.id = wanted.value"
+def _of_jobs(names: Iterable[str]) -> str:
+    return ", ".join(f"jobs.{name}" for name in names)
+
+
+_IN_ROWS = "SELECT {columns} FROM json_each(?) AS wanted CROSS JOIN jobs ON jobs.id = wanted.value"
 """CROSS JOIN has SQLite read them in the order of the list: then they lie in memory as they are gone through."""
-_LIVE_JOBS = """
-SELECT id, job_id, first_submit, state, given_back FROM jobs WHERE ended = 0
-"""
 _STEPS = """
 SELECT steps.* FROM steps JOIN operations ON operations.id = steps.operation WHERE operations.job = ? ORDER BY steps.at
 """

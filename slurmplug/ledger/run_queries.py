@@ -111,6 +111,11 @@ def first_starts(ledger: LedgerFile, jobs: Iterable[JobKey]) -> dict[JobKey, flo
     return {job: float(rows[0]["start"]) for job, rows in found.items() if rows}
 
 
+def ended_while_waiting(ledger: LedgerFile) -> dict[JobKey, int]:
+    """The jobs that were cancelled, or ended in another way, while they waited, and how often each was requeued."""
+    return {JobKey(*key): int(restarts) for *key, restarts in ledger.tuples(_ENDED_WHILE_WAITING)}
+
+
 class QueuedJob(NamedTuple):
     """A job that waits, has started or was cancelled: since when it could start, when it did and when it ended, in
     seconds since the epoch, None for not yet.
@@ -207,6 +212,9 @@ SELECT cluster, job_id, first_submit,
     coalesce(partition, ''), coalesce(user, ''), coalesce(max(submit, eligible), submit), {BEGAN},
     CASE WHEN ended = 1 THEN coalesce(end, last_seen) END, time_limit
 FROM jobs WHERE submit IS NOT NULL AND (ended = 0 OR id > (SELECT max(id) FROM jobs) - ?)
+"""
+_ENDED_WHILE_WAITING = f"""
+SELECT cluster, job_id, first_submit, coalesce(restarts, 0) FROM jobs WHERE ended = 1 AND {BEGAN} IS NULL
 """
 _FIRST_START = """
 SELECT start FROM jobs

@@ -6,7 +6,7 @@ All functions raise `LedgerError` where the ledger cannot be read.
 import json
 from dataclasses import dataclass
 
-from slurmplug.intake.job_record import JobFacts
+from slurmplug.intake.job_facts import JobFacts
 from slurmplug.ledger import queries
 from slurmplug.ledger.database import LedgerFile
 from slurmplug.ledger.job_rows import directives_from

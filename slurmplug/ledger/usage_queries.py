@@ -1,6 +1,6 @@
 """What `slurmplug usage` reads from the ledger: the jobs that ran in a time."""
 
-from slurmplug.intake.job_record import JobFacts
+from slurmplug.intake.job_facts import JobFacts
 from slurmplug.ledger.database import LedgerFile
 from slurmplug.ledger.job_rows import row_with_facts
 from slurmplug.ledger.selection import Selection, condition

@@ -8,13 +8,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import replace
-from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from slurmplug.console.table import Field, Value
 from slurmplug.directives.generated import Generated
+from slurmplug.intake.job_facts import SHOWN_ID, shown_id
 from slurmplug.reports import sacct_fields
+from slurmplug.reports.fact_fields import OfFacts, fact, text
 
 if TYPE_CHECKING:
     from slurmplug.config.schema import Config
@@ -22,21 +23,6 @@ if TYPE_CHECKING:
 
 DEFAULT = "jobid,jobname,user,partition,gpus,state,exitcode,elapsed,iterations,maxiterations,value,valueat,stop"
 _GPU_HOUR = 3_600.0
-
-
-def _fact(name: str) -> Callable[[Job], Value]:
-    """A number of Slurm's, or None."""
-    return attrgetter(f"facts.{name}")
-
-
-def _text(name: str) -> Callable[[Job], Value]:
-    """A text of Slurm's, None for an empty one."""
-    fact = attrgetter(f"facts.{name}")
-    return lambda job: fact(job) or None
-
-
-def _het_id(job: Job) -> int | None:
-    return job.facts.het_id or None
 
 
 def _directive(value: Callable[[Any], Value]) -> Callable[[Job], Value]:
@@ -68,7 +54,8 @@ def attained(job: Job) -> float:
     return (before + job.facts.of_gpus.whole * job.elapsed) / _GPU_HOUR
 
 
-def _whole(value: float | None) -> int | float | None:
+def whole(value: float | None) -> int | float | None:
+    """The value, an integer if it is one."""
     return int(value) if value is not None and value.is_integer() else value
 
 
@@ -82,7 +69,7 @@ def _quantity(name: str) -> Callable[[Job], Value]:
 
 
 def _reported_at(name: str) -> Callable[[Job], Value]:
-    return lambda job: _whole(job.reported_at.get(name))
+    return lambda job: whole(job.reported_at.get(name))
 
 
 def _trials(job: Job) -> int | None:
@@ -90,7 +77,7 @@ def _trials(job: Job) -> int | None:
 
 
 def _priority(job: Job) -> Value:
-    return _whole(job.ranking.priority) if job.ranking else None
+    return whole(job.ranking.priority) if job.ranking else None
 
 
 def _predicted(part: str) -> Callable[[Job], float | None]:
@@ -102,53 +89,49 @@ def _foreseen(part: str) -> Callable[[Job], float | None]:
     return lambda job: getattr(job.foreseen, part)
 
 
-def _time_limit(job: Job) -> float | None:
-    return job.facts.time_limit
-
-
 FIELDS: tuple[Field[Job], ...] = tuple(
     sorted(
         (
             # Slurm's
-            Field("Account", "text", 10, "the account it is charged to", _text("account")),
-            Field("AllocCPUS", "integer", 10, "CPUs held, or requested", _fact("cpus")),
-            Field("AllocNodes", "integer", 10, "nodes held, or requested", _fact("nodes")),
+            Field("Account", "text", 10, "the account it is charged to", text("account")),
+            Field("AllocCPUS", "integer", 10, "CPUs held, or requested", fact("cpus")),
+            Field("AllocNodes", "integer", 10, "nodes held, or requested", fact("nodes")),
             Field("Cluster", "text", 10, "the cluster's name", lambda job: job.columns["cluster"]),
-            Field("Comment", "text", 14, "its --comment", _text("comment")),
-            Field("Constraints", "text", 12, "the features it requests", _text("features")),
+            Field("Comment", "text", 14, "its --comment", text("comment")),
+            Field("Constraints", "text", 12, "the features it requests", text("features")),
             Field("Elapsed", "span", 10, "the time of its last run, without suspensions", lambda job: job.elapsed),
             Field("ElapsedRaw", "integer", 10, "Elapsed, in seconds", lambda job: int(job.elapsed)),
-            Field("Eligible", "time", 19, "when it could first run", _fact("eligible"), "Unknown"),
+            Field("Eligible", "time", 19, "when it could first run", fact("eligible"), "Unknown"),
             Field("End", "time", 19, "when it ended", lambda job: job.ended, "Unknown"),
             Field("ExitCode", "text", 8, "its exit status, and the signal that ended it", exit_code),
-            Field("HetJobID", "integer", 12, "the first job of its heterogeneous job", _het_id),
+            Field("HetJobID", "integer", 12, "the first job of its heterogeneous job", text("het_id")),
             Field(
                 "JobID",
                 "text",
                 12,
                 "its id; ARRAY_ELEMENT of an array",
-                lambda job: job.id,
+                OfFacts(shown_id, SHOWN_ID),
                 left=True,
             ),
-            Field("JobIDRaw", "integer", 12, "its id, a number", lambda job: job.facts.job_id, left=True),
-            Field("JobName", "text", 10, "its name", _text("name")),
-            Field("NCPUS", "integer", 10, "CPUs held, or requested", _fact("cpus")),
-            Field("NNodes", "integer", 8, "nodes held, or requested", _fact("nodes")),
-            Field("NodeList", "text", 15, "where it runs or ran", _text("node_list")),
-            Field("Partition", "text", 10, "its partitions", _text("partition")),
+            Field("JobIDRaw", "integer", 12, "its id, a number", fact("job_id"), left=True),
+            Field("JobName", "text", 10, "its name", text("name")),
+            Field("NCPUS", "integer", 10, "CPUs held, or requested", fact("cpus")),
+            Field("NNodes", "integer", 8, "nodes held, or requested", fact("nodes")),
+            Field("NodeList", "text", 15, "where it runs or ran", text("node_list")),
+            Field("Partition", "text", 10, "its partitions", text("partition")),
             Field("Priority", "integer", 10, "Slurm's priority with the SiteFactor, until it ends", _priority),
-            Field("QOS", "text", 10, "its quality of service", _text("qos")),
-            Field("Reason", "text", 12, "Slurm's reason why it waits", _text("reason")),
-            Field("ReqMem", "memory", 10, "total memory requested, MiB", _fact("memory")),
-            Field("Reservation", "text", 20, "the reservation it requests", _text("reservation")),
-            Field("Restarts", "integer", 8, "how often it was requeued", lambda job: job.facts.restarts),
+            Field("QOS", "text", 10, "its quality of service", text("qos")),
+            Field("Reason", "text", 12, "Slurm's reason why it waits", text("reason")),
+            Field("ReqMem", "memory", 10, "total memory requested, MiB", fact("memory")),
+            Field("Reservation", "text", 20, "the reservation it requests", text("reservation")),
+            Field("Restarts", "integer", 8, "how often it was requeued", fact("restarts")),
             Field("Seen", "time", 19, "when slurmplug last saw it", lambda job: job.seen),
             Field("Start", "time", 19, "when it started", lambda job: job.started, "Unknown"),
-            Field("State", "text", 10, "Slurm's state", lambda job: job.facts.state),
-            Field("Submit", "time", 19, "when it was submitted, or requeued", _fact("submit"), "Unknown"),
-            Field("Timelimit", "span", 10, "its time limit", _time_limit, "UNLIMITED"),
-            Field("UID", "integer", 6, "its user's numeric id", lambda job: job.facts.uid),
-            Field("User", "text", 9, "its user", _text("user")),
+            Field("State", "text", 10, "Slurm's state", fact("state")),
+            Field("Submit", "time", 19, "when it was submitted, or requeued", fact("submit"), "Unknown"),
+            Field("Timelimit", "span", 10, "its time limit", fact("time_limit"), "UNLIMITED"),
+            Field("UID", "integer", 6, "its user's numeric id", fact("uid")),
+            Field("User", "text", 9, "its user", text("user")),
             # its directives
             Field("AllowDowngrade", "text", 14, "--allow-downgrade", _directive(lambda d: d.allow_downgrade)),
             Field("Deadline", "time", 19, "--deadline", _directive(lambda d: d.deadline)),
@@ -165,13 +148,13 @@ FIELDS: tuple[Field[Job], ...] = tuple(
             # what it reported
             Field("Accuracy", "number", 9, "the last accuracy", _quantity("accuracy")),
             Field("AccuracyAt", "integer", 10, "the iteration of Accuracy", _reported_at("accuracy")),
-            Field("Checkpoint", "integer", 10, "the iteration of its last checkpoint", lambda j: _whole(j.checkpoint)),
-            Field("Iterations", "integer", 10, "the last iteration, counted from 1", lambda job: _whole(job.iteration)),
+            Field("Checkpoint", "integer", 10, "the iteration of its last checkpoint", lambda j: whole(j.checkpoint)),
+            Field("Iterations", "integer", 10, "the last iteration, counted from 1", lambda job: whole(job.iteration)),
             Field("Loss", "number", 9, "the last loss", _quantity("loss")),
             Field("LossAt", "integer", 10, "the iteration of Loss", _reported_at("loss")),
             Field("Quantity", "text", 10, "the quantity by which it is judged", lambda job: job.quantity),
             Field("Value", "number", 9, "the last value of Quantity", lambda job: _number(job.value)),
-            Field("ValueAt", "integer", 10, "the iteration of Value", lambda job: _whole(job.value_at)),
+            Field("ValueAt", "integer", 10, "the iteration of Value", lambda job: whole(job.value_at)),
             # what was predicted and decided
             Field("Attained", "number", 9, "GPU hours used, in all runs", attained),
             Field("Charge", "number", 9, "Attained at the site's rates, if it has any", _not_charged),
@@ -179,7 +162,7 @@ FIELDS: tuple[Field[Job], ...] = tuple(
             Field("Final", "number", 9, "Value after the last iteration, predicted", lambda job: job.final.value),
             Field("FinalLow", "number", 9, "Final's 5 % quantile", lambda job: job.final.low),
             Field("FinalHigh", "number", 9, "Final's 95 % quantile", lambda job: job.final.high),
-            Field("GPUs", "integer", 5, "GPUs held, or requested", lambda job: job.facts.gpus),
+            Field("GPUs", "integer", 5, "GPUs held, or requested", fact("gpus")),
             Field(
                 "GPUType",
                 "text",
@@ -187,8 +170,8 @@ FIELDS: tuple[Field[Job], ...] = tuple(
                 "the type of its GPUs",
                 lambda job: ",".join(job.facts.of_gpus.types) or None,
             ),
-            Field("Shards", "integer", 6, "shards of GPUs requested", lambda job: job.facts.shards or None),
-            Field("Label", "integer", 10, "its SiteFactor", lambda job: _whole(job.site_factor)),
+            Field("Shards", "integer", 6, "shards of GPUs requested", text("shards")),
+            Field("Label", "integer", 10, "its SiteFactor", lambda job: whole(job.site_factor)),
             Field("Managed", "text", 7, "whether slurmplug may act on it", lambda job: job.managed),
             Field("Expected", "time", 19, "when Slurm expects it to start, while it waits", lambda job: job.expected),
             Field("Foreseen", "number", 9, "Final, as predicted at half of the iterations", _foreseen("value")),
@@ -197,7 +180,7 @@ FIELDS: tuple[Field[Job], ...] = tuple(
                 "integer",
                 10,
                 "the iterations done at that prediction",
-                lambda job: _whole(job.foreseen_at),
+                lambda job: whole(job.foreseen_at),
             ),
             Field("ForeseenHigh", "number", 12, "Foreseen's 95 % quantile", _foreseen("high")),
             Field("ForeseenLow", "number", 11, "Foreseen's 5 % quantile", _foreseen("low")),
@@ -215,7 +198,7 @@ FIELDS: tuple[Field[Job], ...] = tuple(
             Field("Remaining", "span", 10, "run time left, predicted", lambda job: job.remaining.value),
             Field("RemainingLow", "span", 12, "Remaining's 5 % quantile", lambda job: job.remaining.low),
             Field("RemainingHigh", "span", 13, "Remaining's 95 % quantile", lambda job: job.remaining.high),
-            Field("Saved", "integer", 8, "iterations that a stop saved", lambda job: _whole(job.saved)),
+            Field("Saved", "integer", 8, "iterations that a stop saved", lambda job: whole(job.saved)),
             Field(
                 "Stop", "text", 8, "the rule of its stop: target, optstop, diverged, idle GPUs", lambda job: job.stop
             ),

@@ -9,7 +9,8 @@ from slurmplug.cluster.hostlist import expand
 from slurmplug.directives.parser import Directives, parse
 from slurmplug.errors import UsageError
 from slurmplug.intake import columns
-from slurmplug.intake.job_record import JobFacts, JobRecord
+from slurmplug.intake.job_facts import JobFacts
+from slurmplug.intake.job_record import JobRecord
 
 NUMBER = 2**31 - 1
 """The id of a job that has none yet, which no job of Slurm has."""

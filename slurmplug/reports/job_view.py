@@ -8,7 +8,8 @@ from typing import Any, Literal
 from policies.mlfs.load_control import NOT_FINITE_REPORTS
 from policies.snapshot import JobKey
 from slurmplug.console.table import ordinal
-from slurmplug.intake.job_record import NO_DIRECTIVES, JobFacts, JobRecord, JudgedBy, is_managed, judged_by
+from slurmplug.intake.job_facts import JobFacts
+from slurmplug.intake.job_record import NO_DIRECTIVES, JobRecord, JudgedBy, is_managed, judged_by
 from slurmplug.ledger import job_rows, queries, queue_forecasts
 from slurmplug.ledger.database import LedgerFile
 from slurmplug.ledger.queue_forecasts import OLDEST, KeptForecast, Outlook
@@ -177,8 +178,12 @@ class Job:
     @property
     def expected(self) -> float | None:
         """When Slurm expects to start it; None unless the job waits and that time is in the future."""
-        start = self.ranking.forecast("start") if self.ranking and self.waits else None
-        return start if start is not None and start > self.seen else None
+        return expected_start(self.ranking.forecast("start") if self.ranking else None, self.seen, waits=self.waits)
+
+    @property
+    def time_limit(self) -> float | None:
+        """In seconds; None for no limit."""
+        return self.facts.time_limit
 
     @property
     def outlook(self) -> Outlook | None:
@@ -186,9 +191,8 @@ class Job:
         still waited."""
         if self._outlook == "not read":
             forecast = self._kept_forecast
-            known = self.ranking is not None and forecast is not None and self.seen - forecast.at <= OLDEST
-            outlook = forecast.of(self.row) if known and forecast is not None else None
-            self._outlook = outlook if outlook is not None and outlook.waits == self.waits else None
+            known = forecast.of(self.row) if self.ranking is not None and forecast is not None else None
+            self._outlook = None if forecast is None else recent(known, self.seen - forecast.at, waits=self.waits)
         return self._outlook
 
     @property
@@ -205,11 +209,7 @@ class Job:
     def elapsed(self) -> float:
         """Seconds of this run, as sacct has them: without those in which it was suspended."""
         if self._elapsed is None:
-            started = self.started
-            until = None if started is None else self.seen if self.live else self.ended
-            self._elapsed = (
-                0.0 if started is None or until is None else max(0.0, until - started - self.facts.suspended)
-            )
+            self._elapsed = run_time(self.started, self.seen if self.live else self.ended, self.facts.suspended)
         return self._elapsed
 
     @property
@@ -351,6 +351,22 @@ def _ranked(ledger: LedgerFile, found: Iterable[Row], *, others: bool) -> list[J
         )
         for columns in found
     ]
+
+
+def expected_start(start: float | None, seen: float, *, waits: bool) -> float | None:
+    """When Slurm expects to start a job, by what it said; None unless that is in the future and the job waits."""
+    return start if waits and start is not None and start > seen else None
+
+
+def run_time(started: float | None, until: float | None, suspended: float) -> float:
+    """Seconds of a run up to a time, without those in which it was suspended."""
+    return 0.0 if started is None or until is None else max(0.0, until - started - suspended)
+
+
+def recent(outlook: Outlook | None, age: float, *, waits: bool) -> Outlook | None:
+    """What a forecast of the queue says of a job, unless it is too old, or the job waited then and does not any more,
+    or the other way round. age: seconds from when the queue was so to when the job was last seen."""
+    return outlook if outlook is not None and age <= OLDEST and outlook.waits == waits else None
 
 
 def leaving_rule(given_back: bool, rule: str, unread: bool) -> str:

@@ -106,15 +106,26 @@ def evaluation_lines(made: ModelEvaluation) -> Iterator[str]:
     by = f"by {printable(made.by)}, {times.format_time(made.at)}"
     yield f"evaluated against {printable(made.against)} on {printable(made.workload)}, {made.cluster} ({by})"
     for name, of in made.figures.items():
+        if name == policy_models.FOLLOWED:
+            continue
         before, after, change, low, high = (of[key] for key in ("before", "after", "change", "low", "high"))
         if None in (before, after, change):
             continue
         interval = "no interval" if None in (low, high) else f"{low:+.1%} to {high:+.1%} with 95%, {of['seeds']} pairs"
         yield f"  {printable(name):<22} {before:>12.6g} {after:>12.6g}  {change:+.1%} ({interval})"
-    known = made.figures.get("known_states", {}).get("after")
-    if known is not None and known < 1.0:
-        unlike = f"In {1.0 - known:.1%} of the decisions here, the state is unlike those it was trained on"
-        yield f"  {unlike}: live, {printable(made.against)} decides in these."
+    share = made.figures.get(policy_models.FOLLOWED, {}).get("after")
+    if share is not None:
+        others = "" if share == 1.0 else ". In the others it was not followed, as it would not be on the live cluster"
+        yield f"  The model decided in {share:.1%} of the cycles{others}."
+
+
+def not_followed(policy: str, seed: int, errors: Sequence[str]) -> Iterator[str]:
+    """Says in how many cycles of a simulation a policy was not followed, and why in the last of them; nothing where it
+    always was. errors: of each cycle, empty where it was followed."""
+    found = [each for each in errors if each]
+    if found:
+        cycles = f"{len(found)} of {counted(len(errors), 'cycle')}"
+        yield f"{printable(policy)}, seed {seed}: not followed in {cycles}; the last: {printable(found[-1])}"
 
 
 def _known(value: float) -> float | None:

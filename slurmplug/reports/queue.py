@@ -1,49 +1,69 @@
 """The live queue: its jobs in order, and what is being done to each."""
 
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any
 
+from slurmplug.console.table import Field
 from slurmplug.ledger import queries
 from slurmplug.ledger.database import LedgerFile
 from slurmplug.ledger.selection import Selection
-from slurmplug.reports import explain, job_view
-from slurmplug.reports.job_view import Job
-from slurmplug.reports.live_order import live_order
+from slurmplug.reports import job_view
+from slurmplug.reports.live_order import LiveQueue, kept_queue, live_queue
+from slurmplug.reports.queue_columns import QueueColumns, actions_in, reads
+from slurmplug.reports.queue_entry import QueueEntry
+from slurmplug.reports.queue_fields import OF_ENTRIES
 
 EVERYTHING = slice(None)
 
 
-class QueueEntry(NamedTuple):
-    """A job in the queue. `rank`: its place among the ranked pending jobs, from 1. `action`: what is being done to it,
-    or would be; empty for nothing."""
+def queue_table(
+    ledger: LedgerFile, which: Selection, fields: Sequence[tuple[str, Field[Any]]], page: slice = EVERYTHING
+) -> list[list[Any]]:
+    """The values of these fields, by field, of the live jobs of this selection in the order of the queue.
 
-    job: Job
-    rank: int | None
-    action: str
-
-    @property
-    def doing(self) -> str:
-        """That, or why nothing is done."""
-        if self.action:
-            return self.action
-        job, ranking = self.job, self.job.ranking
-        note = ranking.note if ranking and not job.given_back else None
-        return explain.left_to_slurm(job.left_to_slurm_by, note)
-
-
-def queue_view(ledger: LedgerFile, which: Selection, page: slice = EVERYTHING) -> list[QueueEntry]:
-    """The live jobs of this selection: those that run, those that are ranked in order, and the rest by id.
-
-    page: which of them, by their place in that order.
+    fields: each with its name in JSON. page: which of the jobs, by their place in that order.
     """
-    order = live_order(ledger)
-    if replace(which, most=0) != Selection(live=True):
+    named = dict(fields)
+    with ledger.one_state():
+        needed = reads(named, named)
+        rankings = queries.cycle_rankings(ledger)
+        if rankings is None:
+            return [[] for _ in fields]
+        if needed is None:
+            entries = _entries(ledger, _page(ledger, which, page))
+            jobs = [entry.job for entry in entries]
+            return [list(map(each.value, entries if each in OF_ENTRIES else jobs)) for _, each in fields]
+        if _is_whole(which) and page == EVERYTHING:
+            queue = live_queue(ledger, needed)
+        else:
+            queue = _page(ledger, which, page)
+            found = queries.columns_in_rows(ledger, queue.rows, needed)
+            columns = list(zip(*found, strict=True))[1:] or [()] * len(needed)
+            queue = queue._replace(columns=dict(zip(needed, columns, strict=True)))
+        columns_of = QueueColumns(ledger, rankings, queue, named)
+        return [columns_of.values(name) for name, _ in fields]
+
+
+def _is_whole(which: Selection) -> bool:
+    return replace(which, most=0) == Selection(live=True)
+
+
+def _page(ledger: LedgerFile, which: Selection, page: slice) -> LiveQueue:
+    """The jobs of this selection in the order of the queue."""
+    queue = kept_queue(ledger)
+    places: Sequence[int] = range(len(queue.rows))
+    if not _is_whole(which):
         wanted = set(queries.job_rows(ledger, which))
-        order = [placed for placed in order if placed.row in wanted]
-    order = order[page]
-    shown = {job.row: job for job in job_view.jobs_in_rows(ledger, [placed.row for placed in order])}
-    doing = {action.job: explain.forbidden(action) for action in queries.forbidden_actions(ledger)}
-    doing |= {step.job: explain.open_step(step) for step in queries.open_steps(ledger)}
+        places = [place for place, row in enumerate(queue.rows) if row in wanted]
+    return queue.part(places[page])
+
+
+def _entries(ledger: LedgerFile, queue: LiveQueue) -> list[QueueEntry]:
+    shown = {job.row: job for job in job_view.jobs_in_rows(ledger, queue.rows)}
+    doing = actions_in(ledger)
     return [
-        QueueEntry(shown[placed.row], placed.rank, doing.get(placed.row, "")) for placed in order if placed.row in shown
+        QueueEntry(shown[row], rank, doing.get(row, ""))
+        for row, rank in zip(queue.rows, queue.ranks, strict=True)
+        if row in shown
     ]

@@ -6,12 +6,13 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from slurmplug.console.table import Field, Value, ordinal
-from slurmplug.ledger.selection import QUEUE_STATE_CODES
+from slurmplug.ledger.selection import QUEUE_STATE_CODES, WAITING
 from slurmplug.reports import acct, deadlines
+from slurmplug.reports.fact_fields import OfFacts, fact
 
 if TYPE_CHECKING:
     from slurmplug.reports.job_view import Job
-    from slurmplug.reports.queue import QueueEntry
+    from slurmplug.reports.queue_entry import QueueEntry
 
 BAR = 10
 _CODES = {name: code for code, name in QUEUE_STATE_CODES.items()}
@@ -61,8 +62,7 @@ def _final(job: Job) -> str | None:
 
 
 def _time_left(job: Job) -> float | None:
-    limit = job.facts.time_limit
-    return None if limit is None else limit - job.elapsed
+    return None if job.time_limit is None else job.time_limit - job.elapsed
 
 
 def _start(job: Job) -> float | None:
@@ -88,8 +88,8 @@ def _forecast_at(job: Job) -> float | None:
     return None if outlook is None or outlook.start is None else job.forecast_at
 
 
-def _nodes_or_reason(job: Job) -> str:
-    return f"({job.facts.reason})" if job.waits else job.facts.node_list
+def _nodes_or_reason(state: str, reason: str, node_list: str) -> str:
+    return f"({reason})" if state in WAITING else node_list
 
 
 def _terms(job: Job) -> Value:
@@ -104,8 +104,8 @@ def _doing(entry: QueueEntry) -> str:
     return entry.doing
 
 
-def _code(job: Job) -> str:
-    return _CODES.get(job.facts.state, job.facts.state)
+def _code(state: str) -> str:
+    return _CODES.get(state, state)
 
 
 OF_ENTRIES: tuple[Field[Any], ...] = (
@@ -118,14 +118,21 @@ FIELDS: dict[str, Field[Any]] = {
     for field in (
         *acct.FIELDS,
         *OF_ENTRIES,
-        Field("StateCompact", "text", 2, "squeue's code of its state", _code),
+        Field("StateCompact", "text", 2, "squeue's code of its state", OfFacts(_code, ("state",))),
         Field("Iteration", "text", 13, "iterations done, of how many; the trial, if several", _progress),
         Field("Judged", "text", 24, "the value by which it is judged, else its loss", _value, left=True),
         Field("JudgedValue", "text", 10, "the number of Judged", _number),
         Field("FinalRange", "text", 26, "Final, with its 90 % interval", _final, left=True),
         Field("Progress", "text", BAR, "the share of its iterations, as a bar", _bar, left=True),
         Field("Chance", "text", 13, "whether its deadline can be met", deadlines.chance),
-        Field("ReasonList", "text", 20, "its nodes, or why it waits", _nodes_or_reason, left=True),
+        Field(
+            "ReasonList",
+            "text",
+            20,
+            "its nodes, or why it waits",
+            OfFacts(_nodes_or_reason, ("state", "reason", "node_list")),
+            left=True,
+        ),
         Field("StartTime", "time", 19, "when it started, or is expected to", _start, "N/A"),
         Field(
             "StartLow",
@@ -140,8 +147,8 @@ FIELDS: dict[str, Field[Any]] = {
         Field("EndHigh", "time", 19, "its 90 % quantile", _of_outlook("end_high")),
         Field("ForecastAt", "time", 19, "the time of the queue state behind the forecast", _forecast_at),
         Field("TimeLeft", "span", 10, "the rest of its time limit", _time_left, "UNLIMITED"),
-        Field("ArrayTasks", "text", 12, "elements of an array that wait together", lambda job: job.facts.array_tasks),
-        Field("Dependency", "text", 20, "its --dependency", lambda job: job.facts.dependency, left=True),
+        Field("ArrayTasks", "text", 12, "elements of an array that wait together", fact("array_tasks")),
+        Field("Dependency", "text", 20, "its --dependency", fact("dependency"), left=True),
         Field("Terms", "text", 0, "the terms of its score", _terms),
     )
 }

@@ -19,7 +19,7 @@ from slurmplug.ledger.selection import JobId, Selection
 from slurmplug.reports import acct, job_view, queue_fields
 from slurmplug.reports.alive import alive
 from slurmplug.reports.interface import JobExplanation, Suggestions, Table
-from slurmplug.reports.queue import EVERYTHING, queue_view
+from slurmplug.reports.queue import EVERYTHING, queue_table
 from slurmplug.reports.viewer import OPERATOR, Viewer
 
 if TYPE_CHECKING:
@@ -54,10 +54,9 @@ class LedgerReports:
     def queue(self, which: Selection, fields: Sequence[str], page: slice = EVERYTHING) -> Table:
         """For `queue` and `prio`: a page of the queue, in its order."""
         with _without_collector():
-            entries = queue_view(self._ledger, self._visible(which), page)
-            jobs = [entry.job for entry in entries]
             wanted = [acct.charged(each, self._config) for each in _named(fields, queue_fields.FIELDS)]
-            return [list(map(each.value, entries if each in queue_fields.OF_ENTRIES else jobs)) for each in wanted]
+            named = list(zip(fields, wanted, strict=True))
+            return queue_table(self._ledger, self._visible(which), named, page)
 
     def explain_job(self, job: JobId, *, curves: bool = False) -> list[JobExplanation]:
         """For `why`: of each element of an array; empty where there is no such job. `curves`: with `curve`."""

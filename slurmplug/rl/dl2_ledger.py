@@ -2,7 +2,7 @@
 ledger whose inputs are kept."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from pathlib import Path
 from typing import NamedTuple
@@ -12,11 +12,11 @@ import numpy as np
 from policies.dl2 import slot_of
 from policies.dl2_servers import ServerAllocation
 from policies.placement.allocation import held_gpus
-from policies.snapshot import Snapshot
+from policies.snapshot import JobKey, Snapshot
 from predictors.arrays import Floats
 from predictors.forecast import Forecasts
 from slurmplug.errors import LedgerError, UsageError
-from slurmplug.ledger import codec
+from slurmplug.ledger import codec, run_queries
 from slurmplug.ledger.inputs import inputs, kept
 from slurmplug.ledger.ledger import Ledger
 from slurmplug.rl.informed_servers import Worths
@@ -40,24 +40,30 @@ class Slot(NamedTuple):
 
 
 def logged(path: Path, slot: float) -> Iterator[Slot]:
-    """Each slot of so many seconds of which a cycle is kept, and one of a later slot.
+    """Each slot of so many seconds of which a cycle is kept, and one of the next slot.
 
     Raises:
         LedgerError: the ledger cannot be read
     """
     before: tuple[Snapshot, Forecasts] | None = None
-    for snapshot, forecasts in _cycles(path):
-        if before is None or slot_of(snapshot, slot) != slot_of(before[0], slot):
-            if before is not None:
-                yield Slot(*before, given(before[0], snapshot))
-            before = snapshot, forecasts
+    with closing(Ledger(path, readonly=True)) as ledger:
+        waited = run_queries.ended_while_waiting(ledger)
+        for snapshot, forecasts in _cycles(path, ledger):
+            later = slot_of(snapshot, slot) - slot_of(before[0], slot) if before is not None else 1
+            if before is not None and later == 1:
+                yield Slot(*before, given(before[0], snapshot, waited))
+            if later:
+                before = snapshot, forecasts
 
 
-def given(begin: Snapshot, end: Snapshot) -> Floats:
-    """(n,) the GPUs that each job of `begin` has at `end`; one that ended before, those that it held or requested."""
+def given(begin: Snapshot, end: Snapshot, waited: Mapping[JobKey, int]) -> Floats:
+    """(n,) the GPUs that each job of `begin` has at `end`; one that ended before, those that it held or requested, or
+    none if it was cancelled while it waited. waited: of jobs that ended so, how often they were requeued before."""
+    jobs = begin.jobs
     held = dict(zip(end.jobs.keys, held_gpus(end).tolist(), strict=True))
-    without = np.where(begin.jobs.running, held_gpus(begin), begin.jobs.gpus)
-    return np.array([held.get(key, least) for key, least in zip(begin.jobs.keys, without.tolist(), strict=True)])
+    never = [waited.get(key) == restarts for key, restarts in zip(jobs.keys, jobs.restarts.tolist(), strict=True)]
+    without = np.where(jobs.running, held_gpus(begin), np.where(never, 0, jobs.gpus))
+    return np.array([held.get(key, gpus) for key, gpus in zip(jobs.keys, without.tolist(), strict=True)], dtype=float)
 
 
 def types(path: Path, slot: float) -> tuple[str, ...]:
@@ -74,18 +80,17 @@ def types(path: Path, slot: float) -> tuple[str, ...]:
     }
     if not jobs:
         raise UsageError(
-            f"{path} has no two slots of {slot:g} s with cycles whose inputs are kept: those in which something was "
-            "commanded, for as long as `ledger.keep_inputs_days`"
+            f"{path} has no two slots of {slot:g} s, one after the other, with cycles whose inputs are kept: "
+            "those in which something was commanded, for as long as `ledger.keep_inputs_days`"
         )
     named = Counter(kind for kind in jobs.values() if kind and "," not in kind)
     return tuple(sorted(kind for kind, _ in named.most_common(MOST_TYPES)))
 
 
-def _cycles(path: Path) -> Iterator[tuple[Snapshot, Forecasts]]:
-    with closing(Ledger(path, readonly=True)) as ledger:
-        for cycle in kept(ledger):
-            if (found := inputs(ledger, cycle.id)) is not None:
-                try:
-                    yield codec.rebuild(Snapshot, found[0]), codec.rebuild(Forecasts, found[1])
-                except ValueError as error:
-                    raise LedgerError(f"the inputs of cycle {cycle.id} in {path} are of another release") from error
+def _cycles(path: Path, ledger: Ledger) -> Iterator[tuple[Snapshot, Forecasts]]:
+    for cycle in kept(ledger):
+        if (found := inputs(ledger, cycle.id)) is not None:
+            try:
+                yield codec.rebuild(Snapshot, found[0]), codec.rebuild(Forecasts, found[1])
+            except ValueError as error:
+                raise LedgerError(f"the inputs of cycle {cycle.id} in {path} are of another release") from error

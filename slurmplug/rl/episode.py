@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from policies.plan import Plan
 from policies.snapshot import JobKey
 from predictors.arrays import Floats
-from slurmplug.cycle.observed import Observed
+from slurmplug.cycle.observed import Decided, Observed
 from slurmplug.cycle.timing import gc_paused
 from slurmplug.rules.valid_plan import validate_plan
 from slurmplug.sim.experiment.simulation import Simulation, finished
@@ -96,7 +96,7 @@ class Episode:
             raise ValueError("the episode is over: make another simulation")
         with gc_paused():
             try:
-                self.observed = self._cycles.send((validate_plan(self.observed.snapshot, plan), ""))
+                self.observed = self._cycles.send(Decided(self.observed, validate_plan(self.observed.snapshot, plan)))
             except StopIteration:
                 self.observed = None
         return self._window()

@@ -27,8 +27,8 @@ from slurmplug.sandbox import ClusterSpec, Node, Partition, Sandbox
 from slurmplug.sim.engine.job import SimJob, Speed, Workload
 from slurmplug.sim.experiment.result import FinishedJob
 from slurmplug.sim.experiment.simulation import Simulation, SimulationSettings, finished
-from slurmplug.sim.slurm.launcher import LauncherSettings
 from slurmplug.sim.slurm.multifactor import Weights
+from slurmplug.sim.slurm.settings import LauncherSettings
 from tests.live import real_jobs
 from tests.live.daemon_process import daemon_beside
 

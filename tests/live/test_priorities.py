@@ -8,7 +8,8 @@ import pytest
 from slurmplug.sandbox import ClusterSpec, Node, Partition, Sandbox
 from slurmplug.sim.engine.nodes import parse
 from slurmplug.sim.slurm import site_conf
-from slurmplug.sim.slurm.launcher import NodeResources, Pending, priorities
+from slurmplug.sim.slurm.launcher import priorities
+from slurmplug.sim.slurm.queue import NodeResources, Pending
 
 PARTITIONS = (
     Partition("all", options={"PriorityJobFactor": "3"}),

@@ -36,6 +36,8 @@ FORMS = [
     ("--gpus=4 -N2 --ntasks-per-node=1", Shape(1, 2), {"gres/gpu": "2", "node": "1", "cpu": "1"}),
     ("--gpus=2 --cpus-per-gpu=2", Shape(1, 4), {"gres/gpu": "4", "cpu": "8"}),
     ("--gpus=4 --cpus-per-gpu=2", Shape(1, 1), {"gres/gpu": "1", "cpu": "2"}),
+    ("--gpus=4 -N2 --cpus-per-gpu=2", Shape(2, 4), {"gres/gpu": "8", "node": "2", "cpu": "16"}),
+    ("--gpus=4 -N2 --cpus-per-gpu=2", Shape(1, 1), {"gres/gpu": "1", "node": "1", "cpu": "2"}),
     ("--gpus=2 --mem-per-gpu=300", Shape(1, 4), {"gres/gpu": "4", "mem": "1200M"}),
     ("--gpus=2 --mem=600", Shape(1, 4), {"gres/gpu": "4", "mem": "1200M"}),
     ("--gpus=2 -c2 --mem-per-cpu=200", Shape(1, 4), {"gres/gpu": "4", "cpu": "4", "mem": "800M"}),

@@ -9,7 +9,7 @@ from policies.baselines.slurm import Slurm
 from slurmplug.cluster.limits import JOBS, Assoc, AssocLimits, Limits, QosLimits, Tres
 from slurmplug.sim.engine.job import SimJob
 from slurmplug.sim.experiment.result import FinishedJob
-from slurmplug.sim.slurm.launcher import LauncherSettings
+from slurmplug.sim.slurm.settings import LauncherSettings
 from tests.sim_jobs import job, simulation, speed
 
 GPU = "gres/gpu"

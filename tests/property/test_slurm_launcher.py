@@ -7,17 +7,10 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slurmplug.sim.slurm.launcher import (
-    HeldResources,
-    LauncherSettings,
-    NodeResources,
-    Pending,
-    Start,
-    earliest_start,
-    jobs_to_start,
-    priorities,
-)
+from slurmplug.sim.slurm.launcher import earliest_start, jobs_to_start, priorities
 from slurmplug.sim.slurm.partitions import JobPartitions
+from slurmplug.sim.slurm.queue import HeldResources, NodeResources, Pending, Start
+from slurmplug.sim.slurm.settings import LauncherSettings
 
 NOW = 1000.0
 PER_GPU = np.array([1.0, 2.0])

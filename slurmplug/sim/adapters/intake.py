@@ -17,7 +17,8 @@ from predictors.arrays import Bools, Floats, Ints, Texts
 from slurmplug.cluster.port import Reading, Submission
 from slurmplug.directives.changes import Change
 from slurmplug.intake.eligibility import with_only_type
-from slurmplug.intake.job_record import Changes, JobFacts, JobRecord
+from slurmplug.intake.job_facts import JobFacts
+from slurmplug.intake.job_record import Changes, JobRecord
 from slurmplug.sim.engine.engine import PENDING, RUNNING, Engine
 from slurmplug.sim.engine.last_reports import TrainingPaces
 from slurmplug.sim.engine.run_log import ALMOST

@@ -1,8 +1,8 @@
 """A model of a learnt policy beside the policy that it would take the place of, on workloads that it has not seen.
 
 A generated workload is drawn by seed. A recorded one is cut, in the order of submission, into as many parts as there
-are seeds. Both decide in the same simulations; differences are paired. Live, the configured policy decides wherever the
-state is unlike those that the model was trained on. Here the model does, and how often it knew the state is a figure.
+are seeds. Both decide in the same simulations; differences are paired. Where the model's plan may not be followed, the
+fallback decides in that same cycle, by the code of the daemon; in what share of the cycles it was followed is a figure.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -10,11 +10,11 @@ from dataclasses import replace
 from math import nan
 from typing import Any
 
-from policies.plan import Memory, Plan
-from policies.policy import LearntPolicy, Policy
-from policies.snapshot import Snapshot
-from predictors.forecast import Forecasts
+from policies.policy import Policy
+from slurmplug.config import policy_registry
+from slurmplug.config.schema import Config
 from slurmplug.errors import UsageError
+from slurmplug.ledger.policy_models import FOLLOWED
 from slurmplug.sim.adapters.forecaster import once_grown
 from slurmplug.sim.engine.job import SimJob, Workload
 from slurmplug.sim.experiment import comparison, summary
@@ -26,33 +26,9 @@ CONFIDENCE = 0.95
 FIGURES = ("jct_mean", "wait_mean", "makespan", "deadline_ratio", "accuracy_by_deadline", "bandwidth_bytes",
            "unfair_ratio", "preemptions")  # fmt: skip
 """of `summary`, those that are compared"""
-KNOWN = "known_states"
-"""the figure of the share of decisions in which the policy knew the state"""
 GENERATED = "gen:"
 FEWEST_JOBS = 10
 """in a part of a recorded workload"""
-
-
-class Watched(Policy):
-    """Decides as another policy does, and notes of each state with managed jobs whether that knows it."""
-
-    def __init__(self, policy: Policy) -> None:
-        self.name, self.needs, self.settings = policy.name, policy.needs, policy.settings
-        self.decides_on, self.until = policy.decides_on, policy.until  # type: ignore[method-assign]
-        self._policy = policy
-        self.known: list[bool] = []
-
-    def decide(self, snapshot: Snapshot, forecasts: Forecasts, memory: Memory) -> Plan:
-        """As the policy does."""
-        if snapshot.jobs.managed.any():
-            distance = self._policy.distance(snapshot, forecasts) if isinstance(self._policy, LearntPolicy) else 0.0
-            self.known.append(0.0 <= distance <= 1.0)
-        return self._policy.decide(snapshot, forecasts, memory)
-
-    @property
-    def share(self) -> float:
-        """The share of states that were known; NaN without any."""
-        return sum(self.known) / len(self.known) if self.known else nan
 
 
 def workloads(name: str, seeds: Sequence[int], jobs: int | None) -> dict[int, Workload]:
@@ -80,19 +56,22 @@ def evaluate(
     made: Mapping[int, Workload],
     candidate: Policy,
     configured: Policy,
+    config: Config,
     *,
     cluster: str,
-    interval: float,
     on_run: Callable[[str, int], Any] = lambda *_: None,
+    on_errors: Callable[[str, int, Sequence[str]], Any] = lambda *_: None,
 ) -> dict[str, dict[str, Any]]:
     """The figures of both on these workloads by seed, by name; `before` is the configured policy's.
 
-    on_run: called before each simulation, with the policy's name and the seed.
+    config: of `configured`; its interval is that of cycles. on_run: called before each simulation, with the policy's
+    name and the seed. on_errors: called after it with these and, of each cycle with managed jobs, why the policy was
+    not followed; empty where it was.
 
     Raises:
         UsageError: the cluster cannot be read, or is smaller than a job
     """
-    both = runs(made, candidate, configured, cluster=cluster, interval=interval, on_run=on_run)
+    both = runs(made, candidate, configured, config, cluster=cluster, on_run=on_run, on_errors=on_errors)
     compared = comparison.compare_figures(*both, CONFIDENCE)
     return {row.figure: row.as_json() for row in compared}
 
@@ -101,10 +80,11 @@ def runs(
     made: Mapping[int, Workload],
     candidate: Policy,
     configured: Policy,
+    config: Config,
     *,
     cluster: str,
-    interval: float,
     on_run: Callable[[str, int], Any] = lambda *_: None,
+    on_errors: Callable[[str, int, Sequence[str]], Any] = lambda *_: None,
 ) -> tuple[BySeed, BySeed]:
     """The runs of the configured policy and of the candidate; arguments and errors as of `evaluate`."""
     both: tuple[BySeed, BySeed] = ({}, {})
@@ -112,11 +92,15 @@ def runs(
         caches = once_grown()
         for policy, found in zip((configured, candidate), both, strict=True):
             on_run(policy.name, seed)
-            watched = Watched(policy)
-            simulation = Simulation(workload, watched, SimulationSettings(cluster, interval, seed), caches)
+            fallback = policy_registry.fallback(config, policy, configured)
+            how = SimulationSettings(cluster, config.interval, seed)
+            simulation = Simulation(workload, policy, how, caches, fallback)
             figures = summary.summary(simulation.run())
             compared = {name: float(figures[name]) for name in FIGURES}
-            found[seed] = RunFigures(policy.name, seed, {**compared, KNOWN: watched.share})
+            followed = [not error for error in simulation.errors]
+            share = sum(followed) / len(followed) if followed else nan
+            found[seed] = RunFigures(policy.name, seed, {**compared, FOLLOWED: share})
+            on_errors(policy.name, seed, simulation.errors)
     return both
 
 

@@ -8,10 +8,10 @@ from typing import Any, Literal
 
 import numpy as np
 
-from policies.plan import Memory, Plan
+from policies.plan import Memory
 from policies.policy import Policy
 from slurmplug.config.schema import Config, Guardrails
-from slurmplug.cycle.observed import Observed
+from slurmplug.cycle.observed import Decided, Observed
 from slurmplug.cycle.record import CycleRecord
 from slurmplug.cycle.scheduler import Scheduler
 from slurmplug.cycle.timing import gc_paused
@@ -27,7 +27,7 @@ from slurmplug.sim.engine.nodes import parse
 from slurmplug.sim.engine.workload_table import workload_table
 from slurmplug.sim.experiment.result import FinishedJob, RunResult
 from slurmplug.sim.slurm.cluster import SlurmSimCluster
-from slurmplug.sim.slurm.launcher import LauncherSettings
+from slurmplug.sim.slurm.settings import LauncherSettings
 
 NO_CONTENTION = 1.0
 """h_r for the past of a site, whose jobs took as long as they ran, however full their nodes were"""
@@ -70,8 +70,10 @@ class Simulation:
         policy: Policy,
         settings: SimulationSettings,
         caches: CachePolicies | None = None,
+        fallback: Policy | None = None,
     ) -> None:
-        """caches: `once_grown()`, the same one for simulations that may share forecasts.
+        """caches: `once_grown()`, the same one for simulations that may share forecasts. fallback: decides where the
+        policy, a learnt one, may not, as in the daemon; without it, the policy decides in states that it does not know.
 
         Raises:
             UsageError: the cluster cannot be read, or is smaller than a job
@@ -98,11 +100,15 @@ class Simulation:
             forecaster=SimForecaster(self.engine, settings.seed, caches, told=settings.run_times == "told"),
             policy=policy,
             ledger=self.ledger,
+            fallback=fallback,
+            clock=_no_time,
             config=Config.model_validate(
                 {"mode": {"default": "act"}, "interval": settings.interval, "guardrails": settings.guardrails}
             ),
         )
         self.decide_seconds: list[float] = []
+        self.errors: list[str] = []
+        """of each cycle with managed jobs, why it did not follow the policy; empty where it did"""
         self._in_use: list[tuple[float, float]] = []
 
     def run(self, on_progress: Callable[[int, int], Any] | None = None) -> RunResult:
@@ -136,9 +142,9 @@ class Simulation:
             if on_progress:
                 on_progress(len(self.workload.jobs) - engine.unfinished, len(self.workload.jobs))
 
-    def cycles(self) -> Generator[Observed, tuple[Plan, str] | None, None]:
-        """Every cycle until all jobs have ended: yields what it observed, and is sent the plan that it carries out,
-        with the error where there is none (as `Scheduler.decide` returns them)."""
+    def cycles(self) -> Generator[Observed, Decided | None, None]:
+        """Every cycle until all jobs have ended: yields what it observed, and is sent what it carries out, as
+        `Scheduler.decide` returns it."""
         engine, idle = self.engine, 0
         alive = self.port.wait(self._cycle_at(engine.next_event())) if self.workload.jobs else False
         while alive and idle < MAX_IDLE_CYCLES:
@@ -147,13 +153,15 @@ class Simulation:
             assert observed is not None, "a simulated cluster can always be read"
             decided = yield observed
             assert decided is not None, "a plan is sent for each cycle"
-            record = self.scheduler.carry_out(observed, *decided)
+            record = self.scheduler.carry_out(decided)
+            if record.snapshot.jobs.managed.any():
+                self.errors.append(record.error)
             self.decide_seconds.append(record.seconds.get("decide", 0.0))
             self._in_use.append((engine.now, float(engine.nodes.used[:, 0].sum())))
             next_event = engine.next_event()
             idle = idle + 1 if next_event == inf and not record.commands else 0
             until = engine.now + self.scheduler.seconds_to_next()
-            useful = min(next_event, self.next_useful_cycle(record, refused))
+            useful = min(next_event, self.next_useful_cycle(record, refused, decided.observed.policy))
             if engine.now < useful < inf:
                 until = max(until, self._cycle_at(useful))
             alive = self.port.wait(until)
@@ -162,7 +170,7 @@ class Simulation:
         """When the first cycle at that time or after it is due."""
         return ceil(time / self.settings.interval) * self.settings.interval
 
-    def next_useful_cycle(self, record: CycleRecord, refused: int) -> float:
+    def next_useful_cycle(self, record: CycleRecord, refused: int, policy: Policy) -> float:
         """The time until which the policy would do nothing if nothing happened: cycles before it can be left out.
 
         Now, where the guardrails left something to the next cycle; infinite, where no job is there. The policy's own
@@ -171,7 +179,7 @@ class Simulation:
         requests nothing but stops that it has requested before, and its memory is unchanged: until a job that may be
         stopped reports another iteration, or the time limit of a requested stop is over.
 
-        record: of the cycle that has just run. refused: commands that were refused before it.
+        record: of the cycle that has just run; policy: that decided in it. refused: commands that were refused before.
         """
         jobs, now = record.snapshot.jobs, self.engine.now
         if not len(jobs):
@@ -182,10 +190,10 @@ class Simulation:
         if unfinished or self.port.refused > refused:
             return now
         limit = min((each.limit for each in opened), default=inf)
-        if self.policy.decides_on == "events":
+        if policy.decides_on == "events":
             return limit
-        if self.settings.launcher == "direct" and (until := self.policy.until(record.snapshot)) is not None:
-            report = self.engine.next_report() if self.policy.decides_on == "reports" else inf
+        if self.settings.launcher == "direct" and (until := policy.until(record.snapshot)) is not None:
+            report = self.engine.next_report() if policy.decides_on == "reports" else inf
             return now if record.commands else min(limit, report, until)
         acts = any(action.kind != "stop" or action.job not in stopping for action in record.plan.actions)
         if record.commands or acts or not _same_memory(record.memory, record.plan.memory):
@@ -213,6 +221,11 @@ class Simulation:
             overload_seconds=engine.nodes.overloaded(engine.now),
             in_use=np.array([*self._in_use, (engine.now, 0.0)]),
         )
+
+
+def _no_time() -> float:
+    """A simulated decision is never late: what is simulated does not depend on the machine."""
+    return 0.0
 
 
 def _same_memory(before: Memory, after: Memory) -> bool:

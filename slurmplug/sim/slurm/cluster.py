@@ -23,16 +23,10 @@ from slurmplug.sim.slurm.fairshare import Fairshare
 from slurmplug.sim.slurm.held_by_row import HeldByRow, Releasing
 from slurmplug.sim.slurm.job_limits import JobLimits
 from slurmplug.sim.slurm.job_requests import JobRequests
-from slurmplug.sim.slurm.launcher import (
-    HeldResources,
-    LauncherSettings,
-    NodeResources,
-    Pending,
-    Start,
-    jobs_to_start,
-    priorities,
-)
+from slurmplug.sim.slurm.launcher import jobs_to_start, priorities
 from slurmplug.sim.slurm.partitions import job_partitions
+from slurmplug.sim.slurm.queue import HeldResources, NodeResources, Pending, Start
+from slurmplug.sim.slurm.settings import LauncherSettings
 
 SCHED_INTERVAL = 60.0
 """Seconds after which Slurm schedules though nothing has changed, by default."""

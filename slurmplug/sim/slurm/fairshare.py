@@ -8,8 +8,8 @@ from predictors.arrays import Floats, Ints
 from slurmplug.cluster.limits import Assoc
 from slurmplug.sim.engine.workload_table import WorkloadTable
 from slurmplug.sim.slurm.fair_tree import FairTree
-from slurmplug.sim.slurm.launcher import LauncherSettings
 from slurmplug.sim.slurm.multifactor import Usage
+from slurmplug.sim.slurm.settings import LauncherSettings
 
 
 class Fairshare:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from predictors.arrays import Floats
-from slurmplug.sim.slurm.launcher import HeldResources
+from slurmplug.sim.slurm.queue import HeldResources
 
 
 @dataclass(frozen=True)

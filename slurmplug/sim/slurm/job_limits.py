@@ -10,8 +10,8 @@ from slurmplug.cluster.limit_columns import LimitColumns, limit_columns
 from slurmplug.cluster.limits import JOBS, Limits, ResourceUse, Tres
 from slurmplug.sim.engine.engine import Engine
 from slurmplug.sim.engine.workload_table import WorkloadTable
-from slurmplug.sim.slurm.launcher import Pending
 from slurmplug.sim.slurm.limited import Limited
+from slurmplug.sim.slurm.queue import Pending
 
 SECONDS_OF = "seconds of "
 """begins the kinds of limits on TRES times the seconds that the time limits of running jobs leave (TRESRunMins)"""

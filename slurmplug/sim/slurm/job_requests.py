@@ -10,14 +10,14 @@ from slurmplug.sim.engine.workload_table import WorkloadTable, units
 
 
 def nodes_to_give(gpus: Ints, nodes: Ints, most_gpus: float) -> Ints:
-    """The number of nodes of each job (n,), as `launcher.Pending.nodes`: as few as can hold it for one that had more
+    """The number of nodes of each job (n,), as `queue.Pending.nodes`: as few as can hold it for one that had more
     GPUs on each than the `most_gpus` of a node, or fewer GPUs than nodes."""
     return np.asarray(np.where((gpus > nodes * most_gpus) | ((gpus > 0) & (gpus < nodes)), 0, nodes))
 
 
 @dataclass(frozen=True, eq=False)
 class JobRequests:
-    """Columns (trainings,) as in `launcher.Pending`; a training of several parts requests what they do together.
+    """Columns (trainings,) as in `queue.Pending`; a training of several parts requests what they do together.
 
     `gpu_types`: those that any requests; each is a further resource of `demand` and of the nodes, beside GPUs, CPUs and
     memory. `columns`: QOS and partition.

@@ -53,7 +53,7 @@ def job_partitions(
 ) -> JobPartitions:
     """The partitions of jobs by their names (n,).
 
-    gpus, nodes (n,), demand (n, resources): as of `launcher.Pending`. total: (m, resources) all there is of each node.
+    gpus, nodes (n,), demand (n, resources): as of `queue.Pending`. total: (m, resources) all there is of each node.
     """
     if not partitions:
         return one_for_all(len(names), len(total))

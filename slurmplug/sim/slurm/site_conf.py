@@ -13,7 +13,7 @@ from slurmplug.console import times
 from slurmplug.errors import DataError, UsageError
 from slurmplug.sim.slurm import conf_lines, conf_nodes, conf_priority
 from slurmplug.sim.slurm.conf_lines import ConfLines, number
-from slurmplug.sim.slurm.launcher import LauncherSettings
+from slurmplug.sim.slurm.settings import LauncherSettings
 
 LIMITS = "limits of QOS and associations"
 QOS_PRIORITIES = "PriorityWeightQOS (the priorities of QOS are in slurmdbd)"

@@ -1,5 +1,6 @@
 """`slurmplug policy`: what is kept as a model, and what is refused with why."""
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -74,7 +75,7 @@ def test_an_evaluation_is_kept_and_listed_beside_the_model(site: Site, tmp_path:
     assert output.splitlines()[-1] in site.ask("policy list")
 
 
-def test_an_evaluation_says_that_live_another_policy_decides_where_the_model_knows_no_state(
+def test_in_an_evaluation_the_configured_policy_decides_where_the_model_knows_no_state(
     site: Site, tmp_path: Path
 ) -> None:
     stranger = like_shipped(seen_limit=np.array([1e-30], dtype=np.float32))
@@ -82,8 +83,13 @@ def test_an_evaluation_says_that_live_another_policy_decides_where_the_model_kno
     small = ("--cluster", "8x4", "--jobs", "10", "--on", "gen:dl2", "--seed", "0", "--seed", "1")
     output = site.ask("policy evaluate", stranger.digest[:8], *small)
     assert output.splitlines()[-1].strip() == (
-        "In 100.0% of the decisions here, the state is unlike those it was trained on: live, mlfs decides in these."
+        "The model decided in 0.0% of the cycles. "
+        "In the others it was not followed, as it would not be on the live cluster."
     )
+    [jct] = [line.split() for line in output.splitlines() if line.strip().startswith("jct_mean")]
+    assert (jct[1], jct[3:6]) == (jct[2], ["+0.0%", "(+0.0%", "to"])
+    why = "the last: policy dl2 is not followed: the state is unlike those it was trained on"
+    assert re.search(rf"dl2, seed 1: not followed in (\d+) of \1 cycles; {why} .*; mlfs decided", output)
 
 
 @pytest.mark.parametrize(

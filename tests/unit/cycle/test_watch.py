@@ -15,7 +15,6 @@ from policies.snapshot import Snapshot
 from predictors.forecast import Forecasts
 from slurmplug.config import policy_registry
 from slurmplug.config.schema import Config
-from slurmplug.cycle import scheduler
 from slurmplug.cycle.record import CycleRecord
 from slurmplug.cycle.scheduler import Scheduler
 from slurmplug.ledger.ledger import Ledger
@@ -123,15 +122,16 @@ def test_the_fallback_decides_in_the_same_cycle_and_the_ledger_says_why(
     assert why in row["error"]
 
 
-def test_a_late_decision_is_not_used(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_late_decision_is_not_used(ledger: Ledger) -> None:
     clock = [0.0]
-    monkeypatch.setattr(scheduler, "perf_counter", lambda: clock[0])
 
     def late(snapshot: Snapshot) -> Plan:
         clock[0] += ACT.interval + 1.0
         return by_job_id(snapshot)
 
-    record = cycle(*site(ledger, Learnt(late), Last()))
+    cluster, made = site(ledger, Learnt(late), Last())
+    made.clock = lambda: clock[0]
+    record = cycle(cluster, made)
     assert record.policy == "last"
     assert "to decide, and the interval of cycles is" in record.error
     assert order(record) == sorted(order(record), reverse=True)
@@ -156,7 +156,9 @@ def test_where_the_fallback_fails_too_slurm_decides_and_both_errors_are_kept(led
     assert "one number per job" in record.error
 
 
-def test_the_fallback_of_a_learnt_policy_is_mlf_h_and_others_have_none() -> None:
-    made: Any = policy_registry.fallback(ACT, Learnt())
+def test_the_fallback_of_a_learnt_policy_is_the_configured_one_or_mlf_h_and_others_have_none() -> None:
+    made: Any = policy_registry.fallback(ACT, Learnt(), Learnt())
     assert isinstance(made, MLFH)
-    assert policy_registry.fallback(ACT, Last()) is None
+    configured = Last()
+    assert policy_registry.fallback(ACT, Learnt(), configured) is configured
+    assert policy_registry.fallback(ACT, configured, configured) is None

@@ -18,6 +18,7 @@ from docs.results.lanes import Lanes
 from docs.results.learnt import evaluated
 from docs.results.states import states_known
 from docs.results.store import ROOT, Store, needed
+from slurmplug.ledger.policy_models import FOLLOWED
 from slurmplug.sim.experiment import evaluation
 from slurmplug.sim.experiment.comparison import RunFigures
 
@@ -79,9 +80,8 @@ class MadeUp(Runs):
         if function in (states_known, states_known):
             return int(self._scale * self._draw() * 10), 100
         if function is evaluated:
-            return tuple(
-                RunFigures("", given[2], {name: self._draw() for name in evaluation.FIGURES}) for _ in range(2)
-            )
+            names = (*evaluation.FIGURES, FOLLOWED)
+            return tuple(RunFigures("", given[2], {name: self._draw() for name in names}) for _ in range(2))
         if function is run:
             return {**dict.fromkeys(FIGURES, self._draw()), "jct": [60.0, 600.0]}
         if function is papers.oasis_run:

@@ -11,7 +11,8 @@ from slurmplug.directives.changes import Change
 from slurmplug.directives.parser import Directives, parse
 from slurmplug.forecasting.curve_fans import resample_evenly
 from slurmplug.intake.columns import ColumnCache, jobs_of
-from slurmplug.intake.job_record import JobFacts, JobRecord, Resources
+from slurmplug.intake.job_facts import JobFacts, Resources
+from slurmplug.intake.job_record import JobRecord
 from slurmplug.intake.site_factor import SiteFactor
 from slurmplug.spool.values import Points
 

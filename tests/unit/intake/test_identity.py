@@ -6,7 +6,8 @@ import pytest
 
 from policies.snapshot import JobKey
 from slurmplug.intake.identity import Identity, digest_of, identify, of_present_run
-from slurmplug.intake.job_record import JobFacts, JobRecord
+from slurmplug.intake.job_facts import JobFacts
+from slurmplug.intake.job_record import JobRecord
 from tests.builders import CLUSTER, NOW
 from tests.fake_cluster import SCRIPT, job_row
 

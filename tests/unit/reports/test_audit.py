@@ -131,11 +131,11 @@ def test_simulated_cycles_are_decided_again_from_differences_with_the_same_plans
     again = policy_registry.policy(config)
     settings = SimulationSettings("10x4", seed=1)
     simulation = Simulation(load("gen:mlfs", seed=1, jobs=24, load=8.0), policy_registry.policy(config), settings)
-    cycles, plan, base = simulation.cycles(), None, None
+    cycles, decided, base = simulation.cycles(), None, None
     for _ in range(40):
-        observed = cycles.send(plan)
-        plan = simulation.scheduler.decide(observed)
-        kept = [observed.snapshot, observed.forecasts, observed.memory, as_kept(plan[0])]
+        observed = cycles.send(decided)
+        decided = simulation.scheduler.decide(observed)
+        kept = [observed.snapshot, observed.forecasts, observed.memory, as_kept(decided.plan)]
         parts = differences.parts(kept, observed.snapshot.jobs.keys)
         base = base or parts
         tree = differences.restored(differences.difference(parts, base), differences.whole(base))
@@ -303,7 +303,7 @@ def test_a_promoted_models_cycles_are_decided_again_by_that_model(opened: Callab
 def test_the_cycles_of_a_fallback_are_decided_again_by_it(opened: Callable[..., Site]) -> None:
     site = opened(policy="dl2")
     scheduler: Scheduler = site.scheduler
-    fallback = policy_registry.fallback(scheduler.config, scheduler.policy)
+    fallback = policy_registry.fallback(scheduler.config, scheduler.policy, scheduler.policy)
     scheduler.use(scheduler.config, scheduler.policy, fallback)
     scheduler.policy.distance = lambda *_: 2.0  # type: ignore[attr-defined]
     found = busy(site).json("audit")

@@ -21,9 +21,9 @@ def driven(simulation: Simulation) -> tuple[RunResult, list[Window]]:
     """The simulation run by its own policy through an episode."""
     episode, windows = Episode(simulation), []
     while episode.observed is not None:
-        plan, failure = simulation.scheduler.decide(episode.observed)
-        assert not failure
-        windows.append(episode.advance(plan))
+        decided = simulation.scheduler.decide(episode.observed)
+        assert not decided.error
+        windows.append(episode.advance(decided.plan))
     return simulation.result(0.0), windows
 
 

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from policies.snapshot import JobKey
-from slurmplug.intake.job_record import JobFacts, JobRecord
+from slurmplug.intake.job_facts import JobFacts
+from slurmplug.intake.job_record import JobRecord
 from slurmplug.intake.node_load import LOAD_MAX_AGE, reported_load
 from slurmplug.spool.report_lines import fold
 from slurmplug.spool.values import Points

@@ -9,16 +9,11 @@ from slurmplug.cluster.limits import JOBS, Assoc, AssocLimits, Limits, QosLimits
 from slurmplug.forecasting.starts.limit_sums import limit_sums
 from slurmplug.forecasting.starts.queues import Running, Sums, Waiting
 from slurmplug.forecasting.starts.simulation import start_times
-from slurmplug.sim.slurm.launcher import (
-    HeldResources,
-    LauncherSettings,
-    NodeResources,
-    Pending,
-    jobs_to_start,
-    priorities,
-)
+from slurmplug.sim.slurm.launcher import jobs_to_start, priorities
 from slurmplug.sim.slurm.limited import Limited
 from slurmplug.sim.slurm.multifactor import Weights
+from slurmplug.sim.slurm.queue import HeldResources, NodeResources, Pending
+from slurmplug.sim.slurm.settings import LauncherSettings
 
 SIZE = 64
 SAMPLES = 5

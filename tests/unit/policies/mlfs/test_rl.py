@@ -16,7 +16,7 @@ from policies.plan import Plan
 from policies.policy import Policy
 from predictors.forecast import Forecast, Forecasts
 from slurmplug.config import model_files
-from slurmplug.cycle.observed import Observed
+from slurmplug.cycle.observed import Decided, Observed
 from slurmplug.rules.valid_plan import validate_plan
 from slurmplug.sim.experiment.simulation import Simulation, SimulationSettings
 from slurmplug.sim.workloads import load
@@ -37,7 +37,7 @@ def cycles(name: str, policy: Policy, most: int = 120) -> Iterator[tuple[Observe
         made = policy.decide(observed.snapshot, observed.forecasts, observed.memory)
         yield observed, made
         try:
-            observed = under_way.send((validate_plan(observed.snapshot, made), ""))
+            observed = under_way.send(Decided(observed, validate_plan(observed.snapshot, made)))
         except StopIteration:
             return
 

@@ -17,7 +17,7 @@ from slurmplug.sim.experiment.result import FinishedJob
 from slurmplug.sim.slurm.cluster import SlurmSimCluster
 from slurmplug.sim.slurm.held_by_row import HeldByRow
 from slurmplug.sim.slurm.job_requests import JobRequests
-from slurmplug.sim.slurm.launcher import LauncherSettings
+from slurmplug.sim.slurm.settings import LauncherSettings
 from tests.sim_jobs import ScriptedPolicy, job, run, simulation, speed
 
 

@@ -6,8 +6,8 @@ import pytest
 
 from slurmplug.cluster.limits import Assoc
 from slurmplug.sim.slurm.fair_tree import Shares
-from slurmplug.sim.slurm.launcher import LauncherSettings
 from slurmplug.sim.slurm.multifactor import Billing, Weights
+from slurmplug.sim.slurm.settings import LauncherSettings
 from tests.sim_jobs import ScriptedPolicy, job, run, speed
 
 LABS = Shares(

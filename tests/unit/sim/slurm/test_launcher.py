@@ -5,17 +5,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from slurmplug.sim.slurm.launcher import (
-    HeldResources,
-    LauncherSettings,
-    NodeResources,
-    Pending,
-    Start,
-    earliest_start,
-    jobs_to_start,
-    priorities,
-)
+from slurmplug.sim.slurm.launcher import earliest_start, jobs_to_start, priorities
 from slurmplug.sim.slurm.multifactor import DAY, Usage, Weights, priority
+from slurmplug.sim.slurm.queue import HeldResources, NodeResources, Pending, Start
+from slurmplug.sim.slurm.settings import LauncherSettings
 
 HOUR = 3600.0
 

@@ -13,8 +13,8 @@ from slurmplug.sim.engine.nodes import parse
 from slurmplug.sim.engine.workload_table import workload_table
 from slurmplug.sim.slurm.cluster import SlurmSimCluster
 from slurmplug.sim.slurm.job_limits import SECONDS_OF
-from slurmplug.sim.slurm.launcher import LauncherSettings
 from slurmplug.sim.slurm.multifactor import Weights
+from slurmplug.sim.slurm.settings import LauncherSettings
 from tests.sim_jobs import ScriptedPolicy, job, run, speed
 
 GPU = "gres/gpu"

@@ -7,17 +7,10 @@ import numpy as np
 from policies.snapshot import Snapshot
 from slurmplug.sim.engine.nodes import parse
 from slurmplug.sim.experiment.result import FinishedJob
-from slurmplug.sim.slurm.launcher import (
-    HeldResources,
-    LauncherSettings,
-    NodeResources,
-    Pending,
-    Start,
-    earliest_start,
-    jobs_to_start,
-    priorities,
-)
+from slurmplug.sim.slurm.launcher import earliest_start, jobs_to_start, priorities
 from slurmplug.sim.slurm.partitions import JobPartitions, Partition, job_partitions, strays
+from slurmplug.sim.slurm.queue import HeldResources, NodeResources, Pending, Start
+from slurmplug.sim.slurm.settings import LauncherSettings
 from tests.sim_jobs import ScriptedPolicy, job, run, speed
 from tests.unit.sim.slurm.test_launcher import HOUR, held, queue, room
 

@@ -12,7 +12,7 @@ from slurmplug.sim.slurm import site_conf, site_limits
 from slurmplug.sim.slurm.conf_priority import SHARES
 from slurmplug.sim.slurm.fair_tree import OF_PARENT
 from slurmplug.sim.slurm.job_limits import SECONDS_OF
-from slurmplug.sim.slurm.launcher import LauncherSettings
+from slurmplug.sim.slurm.settings import LauncherSettings
 from slurmplug.sim.slurm.site_conf import LIMITS, QOS_PRIORITIES, SiteConf
 
 GPU = "gres/gpu"

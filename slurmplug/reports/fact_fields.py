@@ -1,0 +1,45 @@
+"""Values of fields that are made of a job's facts alone, of one job or of a column of jobs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from slurmplug.reports.job_view import Job
+
+
+@dataclass(frozen=True)
+class OfFacts:
+    """A field's value, made of facts of the job. `facts`: their names in `JobFacts`, in the order of the arguments."""
+
+    make: Callable[..., Any]
+    facts: tuple[str, ...]
+
+    def __call__(self, job: Job) -> Any:
+        """Of one job."""
+        return self.make(*[getattr(job.facts, name) for name in self.facts])
+
+    def of_column(self, columns: Mapping[str, Sequence[Any]]) -> list[Any]:
+        """Of each job of these columns, by the names of the facts."""
+        return list(map(self.make, *[columns[name] for name in self.facts]))
+
+
+@dataclass(frozen=True)
+class Fact(OfFacts):
+    """A fact as it is."""
+
+    def of_column(self, columns: Mapping[str, Sequence[Any]]) -> list[Any]:
+        """Of each job of these columns, by the names of the facts."""
+        return list(columns[self.facts[0]])
+
+
+def fact(name: str) -> Fact:
+    """A number of Slurm's, or None."""
+    return Fact(lambda value: value, (name,))
+
+
+def text(name: str) -> OfFacts:
+    """A text of Slurm's, None for an empty one."""
+    return OfFacts(lambda value: value or None, (name,))

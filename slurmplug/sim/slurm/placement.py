@@ -1,0 +1,68 @@
+"""On which nodes the simulated Slurm puts a job, as select/cons_tres does."""
+
+import numpy as np
+
+from predictors.arrays import Bools, Floats, Ints
+from slurmplug.sim.slurm.partitions import JobPartitions
+from slurmplug.sim.slurm.queue import NodeResources, Pending
+
+_SLACK = 1e-6
+"""of a CPU or a MiB, lost to rounding"""
+
+
+class Placement:
+    """The pending jobs, and those m nodes of the cluster that they may have; nodes are numbered among these."""
+
+    def __init__(self, pending: Pending, room: NodeResources, nodes: Ints, partitions: JobPartitions) -> None:
+        self._pending, self._nodes, self._total = pending, nodes, room.total[nodes]
+        self.where: Ints = partitions.where
+        self.sets: Bools = partitions.nodes[:, nodes]
+        self._units = pending.units
+        self._index = np.arange(len(nodes))
+        self._inside = [slice(None) if each.all() else np.flatnonzero(each) for each in self.sets]
+        """by set, which of the nodes are in it"""
+
+    def place(self, row: int, free: Floats, among: Ints | None = None) -> tuple[Ints, Ints] | None:
+        """Nodes, and GPUs on each: as many nodes as it requests, else one where one could hold it, else the emptiest.
+
+        Of single nodes cons_tres takes the first of that row of neighbours, all with room, whose free CPUs are fewest.
+        among: only these of the nodes of its partition.
+        """
+        inside = self._inside[self.where[row]] if among is None else among
+        of_all, free, total = self._index[inside], free[inside], self._total[inside]
+        demand = self._pending.demand[row]
+        requested = demand > 0
+        units, nodes = int(self._units[row]), int(self._pending.nodes[row])
+        if not len(of_all):
+            return None
+        if not requested.any():
+            return of_all[:1], np.zeros(1, dtype=np.int64)
+        room = np.floor((free[:, requested] + _SLACK) / demand[requested]).min(axis=1)
+        if nodes > 1:
+            fitting = np.flatnonzero(room >= -(-units // nodes))[:nodes]
+            if len(fitting) < nodes:
+                return None
+            return of_all[fitting], np.diff(units * np.arange(nodes + 1) // nodes) * bool(self._pending.gpus[row])
+        fitting = np.flatnonzero(room >= units)
+        if len(fitting):
+            rows = np.flatnonzero(np.diff(self._nodes[of_all[fitting]], prepend=-2) > 1)
+            node = fitting[rows[[np.add.reduceat(free[fitting, 1], rows).argmin()]]]
+            return of_all[node], np.array([units if self._pending.gpus[row] else 0])
+        if not self._pending.gpus[row] or room.clip(0).sum() < units:
+            return None
+        if units <= np.floor((total[:, requested] + _SLACK) / demand[requested]).min(axis=1).max():
+            return None
+        order = np.lexsort((np.arange(len(room)), -room))
+        reached = np.cumsum(room[order].clip(0))
+        count = int(np.searchsorted(reached, units)) + 1
+        shares = room[order[:count]].astype(np.int64)
+        shares[-1] -= int(reached[count - 1]) - units
+        by_node = np.argsort(order[:count])
+        return of_all[order[:count][by_node]], shares[by_node]
+
+    def less(self, free: Floats, row: int, nodes: Ints, shares: Ints) -> Floats:
+        """What is free (m, resources) beside the job on these nodes (k,) with these shares (k,)."""
+        left = free.copy()
+        units = shares if self._pending.gpus[row] else np.ones(len(nodes))
+        left[nodes] -= self._pending.demand[row] * np.asarray(units)[:, None]
+        return left

@@ -1,0 +1,40 @@
+"""The scheduling parameters of the simulated Slurm."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+from slurmplug.cluster.limits import Limits
+from slurmplug.sim.slurm.fair_tree import Shares
+from slurmplug.sim.slurm.multifactor import Billing, Weights
+from slurmplug.sim.slurm.partitions import Partition
+
+
+@dataclass(frozen=True)
+class LauncherSettings:
+    """The scheduling parameters of the simulated Slurm.
+
+    `bf_max_job_test`: how many jobs backfill tries behind the first that must wait; `default_limit`: seconds.
+
+    `pace`: seconds between two scheduling passes, as by batch_sched_delay and sched_min_interval.
+    `bf_interval`: seconds between two rounds of backfill, between which jobs start in order of priority alone; 0: each
+    pass backfills. `launch_seconds`: from a start until the job's program runs; `release_seconds`: from a job's end
+    until others can have what it held. A site can take both from its accounting (docs/simulator.md). `limits`: of QOS
+    and associations. `shares`: of accounts and users, for Fair Tree; without them all users are equal.
+    `fairshare_interval`: seconds from one computation of Fair Tree's fairshare to the next, as PriorityCalcPeriod.
+    `partitions`: by name; a job of another runs on all nodes.
+    """
+
+    weights: Weights = field(default_factory=Weights)
+    backfill: bool = True
+    bf_max_job_test: int = 500
+    default_limit: float = 7 * 86_400.0
+    pace: float = 3.0
+    bf_interval: float = 0.0
+    launch_seconds: float = 0.0
+    release_seconds: float = 0.0
+    limits: Limits = field(default_factory=Limits)
+    shares: Shares | None = None
+    billing: Billing = field(default_factory=Billing)
+    fairshare_interval: float = 300.0
+    partitions: Mapping[str, Partition] = field(default_factory=lambda: MappingProxyType({}))
