@@ -76,7 +76,7 @@ class Settings:
     hidden: units of a layer. iterations: of PPO. workloads: of each. runs: of each workload. spread: standard deviation
     of what is drawn. discount: of a reward an interval later (eta). rate: Adam's, which falls to 0. clip: of the ratio.
     passes: over the decisions of an iteration. batch: decisions of an update. choosing: workloads, of at most 20, by
-    which the best network is chosen, each `every` iterations.
+    which the best network is chosen, each `every` iterations and after the last.
 
     Raises:
         UsageError: what they say cannot be trained on
@@ -168,7 +168,7 @@ def train(settings: Settings, progress: Progress = lambda *_: None, checkpoint: 
         reward = np.mean([each.sum() for of_case in rewards for each in of_case])
         progress("iteration", number + 1, {"reward": float(reward), **figures})
         done.states += known(of_case[0] for of_case in runs)
-        if (number + 1) % settings.every == 0:
+        if (number + 1) % settings.every == 0 or number + 1 == settings.iterations:
             figures = compared(choosing, net.arrays(), settings)
             progress("chosen by", number + 1, figures)
             if figures["reward"] > done.reward:

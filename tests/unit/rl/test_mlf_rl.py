@@ -63,6 +63,12 @@ def test_a_run_repeated_gives_the_same_model_and_the_best_by_the_workloads_for_c
     assert kept == pytest.approx(max(0.0, rewards["narrow"], rewards["chosen by"]))
 
 
+def test_the_network_of_the_last_iteration_is_compared_too() -> None:
+    told: list[tuple[str, int]] = []
+    mlf_rl.train(Settings(**TINY | {"iterations": 3, "every": 2}), lambda stage, step, _: told.append((stage, step)))
+    assert [step for stage, step in told if stage == "chosen by"] == [2, 3]
+
+
 def decision(begin: float, end: float, terms: list[float], **others: Any) -> Decision:
     nothing = np.zeros((0, 11), dtype=np.float32)
     blank: dict[str, Any] = {
