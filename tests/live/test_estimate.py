@@ -121,6 +121,19 @@ def test_a_job_is_promised_a_start_now_if_single_nodes_have_room_for_it(
     assert (start < time.time() + 10.0) == runs
 
 
+def test_of_a_heterogeneous_job_it_says_that_each_component_is_a_lower_bound(
+    fragmented: Sandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script = tmp_path / "job.sh"
+    script.write_text("#!/bin/sh\n#SBATCH -t 10 --gres=gpu:1\n#SBATCH hetjob\n#SBATCH -t 10 -n2\nsleep 600\n")
+    monkeypatch.setenv("SLURM_CONF", str(fragmented.layout.slurm_conf))
+    with fresh_site(fragmented, tmp_path) as site:
+        site.scheduler.run()
+        result = run("estimate", "--ledger", str(tmp_path / "ledger.db"), str(script))
+    assert result.exit_code != 0
+    assert "estimate its components one by one; it starts no sooner than the last of them" in result.output
+
+
 def taken(cluster: Sandbox, script: Path, partition: str) -> bool:
     """Whether sbatch takes it there; root may do more in some releases than in others."""
     answer = cluster.run("root", ["sbatch", "--test-only", f"--partition={partition}", str(script)], check=False)
