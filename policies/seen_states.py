@@ -51,6 +51,12 @@ class SeenStates:
         values = (self.mean, self.whiten, np.array([self.limit]))
         return {name: each.astype(np.float32) for name, each in zip(SHAPES, values, strict=True)}
 
+    def examples(self, count: int, rng: np.random.Generator, *, within: float = 0.999) -> Floats:
+        """(count, f) states that stand for those of the training: drawn at random, the share `within` of them known."""
+        drawn = rng.standard_normal((count, len(self.mean)))
+        drawn *= self.limit / np.quantile(np.linalg.norm(drawn, axis=1), within)
+        return np.asarray(self.mean + drawn @ np.linalg.inv(self.whiten))
+
     def distance(self, state: Floats) -> float:
         """The distance of a state's summary (f,) from the mean; above 1 it is beyond nearly all states in training."""
         return float(np.linalg.norm((state - self.mean) @ self.whiten) / self.limit)

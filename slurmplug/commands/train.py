@@ -28,7 +28,7 @@ SEED = "{seed}"
     "--seed", "seeds", type=int, multiple=True,
     help="The seed of the first workload, from 1000 on. Default: 1000. May be repeated: a model for each.",
 )  # fmt: skip
-@click.option("--set", "assigned", multiple=True, metavar="KEY=VALUE", help="A setting of the training, as in TOML.")
+@click.option("--set", "assigned", multiple=True, metavar="KEY=VALUE", help="A setting of the training, in JSON.")
 @click.option(
     "--on",
     type=click.Choice(["here", "slurm"]),

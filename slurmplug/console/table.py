@@ -41,12 +41,16 @@ class Field(Generic[Row]):
 
     def texts(self, values: Sequence[Any]) -> list[str]:
         """The values as shown on a terminal, not cut, unprintable characters escaped."""
+        types = set(map(type, values))
         if self.kind == "text":
-            texts = [self.unknown if value is None else str(value) for value in values]
+            known = types == {str}
+            texts = list(values) if known else [self.unknown if value is None else str(value) for value in values]
             return texts if "".join(texts).isprintable() else list(map(printable, texts))
         if self.kind in ("time", "span"):  # many are the same, and take the longest
-            known = {value: format_value(value, self.kind, self.unknown) for value in set(values)}
-            return list(map(known.__getitem__, values))
+            shown = {value: format_value(value, self.kind, self.unknown) for value in set(values)}
+            return list(map(shown.__getitem__, values))
+        if self.kind == "integer" and types == {int}:
+            return list(map(str, values))
         return [self.unknown if value is None else format_value(value, self.kind) for value in values]
 
 

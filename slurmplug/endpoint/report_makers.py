@@ -1,6 +1,5 @@
 """Makes the endpoint's reports, in processes of their own, from the ledger opened for reading."""
 
-import contextlib
 import json
 import logging
 import os
@@ -12,8 +11,7 @@ from typing import Any, NamedTuple, TypeAlias
 from slurmplug.config.schema import Config
 from slurmplug.endpoint import answers
 from slurmplug.errors import LedgerError, UsageError
-from slurmplug.ledger.database import LedgerFile
-from slurmplug.ledger.rankings import CycleRankings
+from slurmplug.ledger.kept_open import KeptOpen, OpensLedger, opened_anew
 from slurmplug.processes.child import Channel, Child
 from slurmplug.reports.service import LedgerReports
 from slurmplug.reports.viewer import Viewer
@@ -49,10 +47,10 @@ ReportMaker: TypeAlias = Callable[[PageRequest], PageResponse]
 class LocalReportMaker:
     """Makes reports in this process."""
 
-    def __init__(self, most: int = MOST_JOBS) -> None:
+    def __init__(self, most: int = MOST_JOBS, opened: OpensLedger = opened_anew) -> None:
         """most: jobs of one report."""
         self._most = most
-        self._rankings: CycleRankings | None = None
+        self._opened = opened
 
     def __call__(self, request: PageRequest) -> PageResponse:
         """The response to a request. Never raises, whatever a client sent."""
@@ -63,12 +61,9 @@ class LocalReportMaker:
     def _answer(self, request: PageRequest) -> tuple[HTTPStatus, dict[str, Any]]:
         try:
             path = request.config.ledger.path
-            with contextlib.closing(LedgerFile(path, readonly=True)) as ledger:
-                ledger.rankings = self._rankings
+            with self._opened(path) as ledger:
                 reports = LedgerReports(ledger, path, request.config, request.viewer, self._most)
-                answer = answers.answer(request.report, request.body, reports, time.time())
-                self._rankings = ledger.rankings
-                return HTTPStatus.OK, answer
+                return HTTPStatus.OK, answers.answer(request.report, request.body, reports, time.time())
         except UsageError as error:
             return HTTPStatus.BAD_REQUEST, {"error": str(error)}
         except LedgerError as error:
@@ -103,7 +98,7 @@ class ReportMakerProcess:
 def _make_each(channel: Channel, nicer: int) -> None:
     """The process: makes what it is asked for, one after the other."""
     os.nice(nicer)
-    make = LocalReportMaker()
+    make = LocalReportMaker(opened=KeptOpen())
     while True:
         channel.send(make(channel.receive()))
         channel.flush()

@@ -43,12 +43,16 @@ class LedgerFile:
     def __init__(self, path: Path | None, *, readonly: bool) -> None:
         """As `Ledger`."""
         self.name = f"the ledger {path}" if path else "the ledger in memory"
-        self._path = path
+        self.path = path
         self._until = math.inf
         self.rankings: CycleRankings | None = None
         """of the last cycle, kept for as long as it is the last one"""
+        self.of_state: tuple[int, Any] | None = None
+        """what a report made of one `state`, and that state"""
+        self._readonly = readonly
         self._wal_files = None if path is None or readonly else WalFiles(path)
         with self.errors():
+            self._files = _files(path)
             self._open(readonly)
             self._identity = _identity(path)
             try:
@@ -74,7 +78,7 @@ class LedgerFile:
             LedgerError: the ledger was moved away: what is written to it would be lost.
             LedgerLost: of its log something is missing that the ledger does not have yet.
         """
-        if _identity(self._path) != self._identity:
+        if _identity(self.path) != self._identity:
             raise LedgerError(f"{self.name} was moved or removed: put it back, or restart the daemon for a new one")
         if self._wal_files is None:
             return
@@ -97,12 +101,12 @@ class LedgerFile:
 
     def _lost(self, how: str) -> LedgerLost:
         return LedgerLost(
-            f"{self.name} has lost what was written last, as {self._path}-wal was {how}: start the daemon again, which "
+            f"{self.name} has lost what was written last, as {self.path}-wal was {how}: start the daemon again, which "
             "goes on from what is left; where that is damaged, restore a backup"
         )
 
     def _open(self, readonly: bool) -> None:
-        self.db = _connected(self._path, readonly)
+        self.db, self._unlocked = _connected(self.path, readonly)
         self.db.create_function("has_node", 2, has_node, deterministic=True)
         try:
             self._set_up(readonly)
@@ -138,6 +142,14 @@ class LedgerFile:
         finally:
             with self.errors():
                 self.db.execute("ROLLBACK")
+
+    def state(self) -> int | None:
+        """A number that is another one after each change by others; None where this process may write itself."""
+        return int(self.value("PRAGMA data_version")) if self._readonly else None
+
+    def is_in_place(self) -> bool:
+        """Whether the files that are open to be read are still those of the ledger, so that all changes are seen."""
+        return not self._unlocked and self._files == _files(self.path)
 
     def decoded(self, data: bytes) -> Any:
         """A value that `codec.dumps` stored. Raises LedgerError where it is damaged."""
@@ -188,9 +200,9 @@ class LedgerFile:
 
     def _keep(self, version: int) -> None:
         """A copy from before an upgrade, beside it: the release before cannot read what comes after."""
-        if self._path is None:
+        if self.path is None:
             return
-        copy = self._path.with_name(f"{self._path.name}.version-{version}")
+        copy = self.path.with_name(f"{self.path.name}.version-{version}")
         try:
             os.close(os.open(copy, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600))
         except FileExistsError:
@@ -285,16 +297,23 @@ def _identity(path: Path | None) -> tuple[int, int] | None:
     return (at.st_dev, at.st_ino) if at else None
 
 
-def _connected(path: Path | None, readonly: bool) -> sqlite3.Connection:
+def _files(path: Path | None) -> tuple[tuple[int, int] | None, ...]:
+    """Which files SQLite uses of a ledger: itself, its log and the index of that."""
+    return tuple(_identity(path.with_name(path.name + end)) for end in ("", "-wal", "-shm")) if path else ()
+
+
+def _connected(path: Path | None, readonly: bool) -> tuple[sqlite3.Connection, bool]:
+    """A connection, and whether it goes without locks, by which it would see changes."""
     if path is None:
-        return sqlite3.connect(":memory:", isolation_level=None)
+        return sqlite3.connect(":memory:", isolation_level=None), False
     if not readonly:
         with suppress(OSError):  # it is there, or SQLite will say what is in the way
             os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, GROUP_READS))
     uri = f"{path.absolute().as_uri()}?mode={'ro' if readonly else 'rwc'}"
-    if readonly and not _in_use(path) and not os.access(path.parent, os.W_OK, effective_ids=True):
+    unlocked = readonly and not _in_use(path) and not os.access(path.parent, os.W_OK, effective_ids=True)
+    if unlocked:
         uri += "&immutable=1"  # a reader of WAL would have to write beside the file
-    return sqlite3.connect(uri, uri=True, timeout=BUSY_SECONDS, isolation_level=None)
+    return sqlite3.connect(uri, uri=True, timeout=BUSY_SECONDS, isolation_level=None), unlocked
 
 
 def _in_use(path: Path) -> bool:

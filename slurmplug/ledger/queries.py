@@ -150,8 +150,9 @@ def live_jobs(ledger: LedgerFile, columns: Sequence[str] = ()) -> list[tuple[Any
     whether an operator excluded it; then these columns."""
     ranked = cycle_rankings(ledger)
     names = ("id", "job_id", "first_submit", "state", "given_back", *columns)
-    found = ledger.tuples(f"SELECT {_of_jobs(names)} FROM jobs WHERE ended = 0") if ranked else []
-    return [job for job in found if ranked and job[0] in ranked.jobs]
+    if ranked is None:
+        return []
+    return ledger.tuples(f"{_IN_ROWS.format(columns=_of_jobs(names))} WHERE ended = 0", json.dumps(sorted(ranked.jobs)))
 
 
 def columns_in_rows(ledger: LedgerFile, rows: Sequence[int], columns: Sequence[str]) -> list[tuple[Any, ...]]:

@@ -5,6 +5,7 @@ All functions raise `LedgerError` where the ledger cannot be read or written.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -61,6 +62,10 @@ class KeptForecast:
         found = self._rows.get(job)
         return None if found is None else Outlook._make(found)
 
+    def of_each(self, jobs: Sequence[int]) -> list[Outlook | None]:
+        """`of` of each of these jobs."""
+        return [None if found is None else Outlook._make(found) for found in map(self._rows.get, jobs)]
+
     @cached_property
     def _decoded(self) -> dict[str, Any]:
         decoded: dict[str, Any] = self._ledger.decoded(self._told)
@@ -75,8 +80,13 @@ class KeptForecast:
 
 def _finite(column: Floats) -> list[float | None]:
     """The values of a column, None for those that are not finite."""
+    finite = np.isfinite(column)
+    if finite.all():
+        return list(column.tolist())
+    if not finite.any():
+        return [None] * len(column)
     found = column.astype(object)
-    found[~np.isfinite(column)] = None
+    found[~finite] = None
     return list(found.tolist())
 
 

@@ -35,11 +35,21 @@ class Fact(OfFacts):
         return list(columns[self.facts[0]])
 
 
+@dataclass(frozen=True)
+class Text(OfFacts):
+    """A text, None for an empty one."""
+
+    def of_column(self, columns: Mapping[str, Sequence[Any]]) -> list[Any]:
+        """Of each job of these columns, by the names of the facts."""
+        texts = columns[self.facts[0]]
+        return list(texts) if all(texts) else [text or None for text in texts]
+
+
 def fact(name: str) -> Fact:
     """A number of Slurm's, or None."""
     return Fact(lambda value: value, (name,))
 
 
-def text(name: str) -> OfFacts:
+def text(name: str) -> Text:
     """A text of Slurm's, None for an empty one."""
-    return OfFacts(lambda value: value or None, (name,))
+    return Text(lambda value: value or None, (name,))

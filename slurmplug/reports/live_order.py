@@ -34,6 +34,19 @@ class LiveQueue(NamedTuple):
         return LiveQueue(_taken(self.rows, places), _taken(self.ranks, places), _taken(self.waits, places), columns)
 
 
+def kept_queue(ledger: LedgerFile) -> LiveQueue:
+    """`live_queue` without further columns; of the time before, where nothing in the ledger has changed since, as when
+    the endpoint makes one page after another."""
+    state = ledger.state()
+    kept = ledger.of_state
+    if kept is not None and kept[0] == state:
+        queue: LiveQueue = kept[1]
+        return queue
+    queue = live_queue(ledger)
+    ledger.of_state = None if state is None else (state, queue)
+    return queue
+
+
 def live_queue(ledger: LedgerFile, columns: Sequence[str] = ()) -> LiveQueue:
     """The live jobs in the order of the queue: those that run, those that are ranked in order, and the rest by id.
 
@@ -45,7 +58,7 @@ def live_queue(ledger: LedgerFile, columns: Sequence[str] = ()) -> LiveQueue:
     rankings, jobs = queries.cycle_rankings(ledger), queries.live_jobs(ledger, columns)
     if rankings is None or not jobs:
         return LiveQueue((), (), (), dict.fromkeys(columns, ()))
-    rows, ids, submitted, states, given_back, *others = zip(*jobs, strict=True)
+    rows, ids, submitted, states, given_back = ([job[place] for job in jobs] for place in range(5))
     spared, scores = (map(rankings.columns[name].__getitem__, rows) for name in ("spared", "rank"))
     lowered = [
         None if back or rule or score is None else -score
@@ -59,11 +72,12 @@ def live_queue(ledger: LedgerFile, columns: Sequence[str] = ()) -> LiveQueue:
         order.sort(key=key.__getitem__)
     ranks = itertools.count(1)
     ranked_group = 2
+    placed = list(zip(*[jobs[place] for place in order], strict=True))  # faster than to order each column
     return LiveQueue(
-        _taken(rows, order),
+        placed[0],
         [next(ranks) if groups[place] == ranked_group else None for place in order],
         _taken(waits, order),
-        {name: _taken(column, order) for name, column in zip(columns, others, strict=True)},
+        dict(zip(columns, placed[5:], strict=True)),
     )
 
 
@@ -80,7 +94,7 @@ def live_order(ledger: LedgerFile) -> list[Placed]:
 
 
 def _taken(column: Sequence[Any], places: Sequence[int]) -> list[Any]:
-    return list(map(column.__getitem__, places))
+    return [column[place] for place in places]
 
 
 def ranked(queue: Iterable[Job]) -> list[Job]:

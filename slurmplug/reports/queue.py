@@ -9,7 +9,7 @@ from slurmplug.ledger import queries
 from slurmplug.ledger.database import LedgerFile
 from slurmplug.ledger.selection import Selection
 from slurmplug.reports import job_view
-from slurmplug.reports.live_order import LiveQueue, live_queue
+from slurmplug.reports.live_order import LiveQueue, kept_queue, live_queue
 from slurmplug.reports.queue_columns import QueueColumns, actions_in, reads
 from slurmplug.reports.queue_entry import QueueEntry
 from slurmplug.reports.queue_fields import OF_ENTRIES
@@ -51,7 +51,7 @@ def _is_whole(which: Selection) -> bool:
 
 def _page(ledger: LedgerFile, which: Selection, page: slice) -> LiveQueue:
     """The jobs of this selection in the order of the queue."""
-    queue = live_queue(ledger)
+    queue = kept_queue(ledger)
     places: Sequence[int] = range(len(queue.rows))
     if not _is_whole(which):
         wanted = set(queries.job_rows(ledger, which))

@@ -182,7 +182,7 @@ class QueueColumns:
             return [None] * len(rows), [None] * len(rows)
         outlooks = [
             None if outlook is None else recent(outlook, at - forecast.at, waits=wait)
-            for outlook, at, wait in zip(map(forecast.of, rows), seen, self.queue.waits, strict=True)
+            for outlook, at, wait in zip(forecast.of_each(rows), seen, self.queue.waits, strict=True)
         ]
         return outlooks, [None if outlook is None else forecast.at for outlook in outlooks]
 

@@ -17,10 +17,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from policies import seen_states
 from policies.dl2 import DL2, Allocator, DL2Settings
 from policies.dl2_servers import ServerAllocation, ServerAllocator
-from policies.model import Model, Singles
+from policies.model import Model
 from policies.policy import Policy
 from policies.seen_states import SeenStates
 from predictors.arrays import Floats
@@ -44,6 +43,8 @@ from slurmplug.sim.experiment.simulation import Simulation, SimulationSettings
 
 Progress = Callable[[str, int, Mapping[str, float]], Any]
 """Called with the stage, its step and figures by name."""
+STANDING = 1000
+"""states that stand for those of the training of the model of `start`"""
 OTHER_TYPE = 0.1
 """the share of jobs that are shown as of a type that the network does not know"""
 
@@ -58,7 +59,7 @@ class Settings:
     model's file, for an online stage without another supervised one. slot: seconds. at_once: J. hidden: units of a
     layer (the paper: 256). samples: choices kept of each slot. passes: over them. rate: Adam's, at first. batch:
     choices of an update. online: the online stage. choosing: workloads, of at most 20, by which the best model is
-    chosen, each `every` episodes.
+    chosen, each `every` episodes and after the last.
 
     Raises:
         UsageError: what they say cannot be trained on
@@ -113,22 +114,23 @@ def train(settings: Settings, progress: Progress = lambda *_: None, checkpoint: 
     torch.set_num_threads(1)
     torch.manual_seed(settings.seed)
     rng = np.random.default_rng(settings.seed)
-    allocator, network, seen = _begun(settings)
+    allocator, network, before = _begun(settings)
     improving = checkpoint.part("online")
     kept = improving.load(Improved)
     if kept is not None:
-        seen = {name: np.array(kept.best[name]) for name in seen_states.SHAPES}
-    elif not settings.start:
+        states = kept.states
+    elif before is not None:
+        states = before.examples(STANDING, np.random.default_rng(settings.seed))
+    else:
         samples, states = _taught(settings, allocator, rng, progress, checkpoint)
         for number, loss in _learn(settings, network, samples, allocator, rng=rng, checkpoint=checkpoint):
             progress("supervised", number, {"loss": loss})
-        seen = SeenStates.of(states).arrays()
     facts = {name: str(value) for name, value in asdict(settings).items()} | {"types": ",".join(allocator.types)}
 
-    def made(net: Net) -> Model:
-        return Model(DL2.name, DL2.version, {**net.arrays(), **seen}, facts)
+    def made(net: Net, seen: SeenStates) -> Model:
+        return Model(DL2.name, DL2.version, {**net.arrays(), **seen.arrays()}, facts)
 
-    best, least = made(network), 1.0
+    best, least = made(network, before or SeenStates.of(states)), 1.0
     if not settings.online.episodes:
         return best
     stage = Stage(settings.online, network, allocator, partial(_online_episode, settings), rng)
@@ -139,21 +141,22 @@ def train(settings: Settings, progress: Progress = lambda *_: None, checkpoint: 
         stage.steps, rng.bit_generator.state = kept.steps, kept.rng
         best, least, reference = replace(best, arrays=kept.best), kept.least, kept.reference
     while not stage.done:
+        stage.states, played = [], stage.episodes
         figures = stage.step()
         progress("online", stage.steps, figures)
-        if stage.steps % settings.every == 0:
-            model = made(stage.result)
+        states = np.concatenate([states, *(each[None] for each in stage.states)])
+        if stage.done or stage.episodes // settings.every > played // settings.every:
+            model = made(stage.result, SeenStates.of(states))
             ratio = float((chosen_by(settings, model) / reference).mean())
             progress("chosen by", stage.steps, {"ratio": ratio})
             if ratio < least:
                 best, least = model, ratio
-        improving.keep(
-            lambda: Improved(stage.steps, rng.bit_generator.state, plain(stage.parts), best.arrays, least, reference)  # noqa: B023 called at once
-        )
+        reached = {"best": best.arrays, "least": least, "reference": reference, "states": states}
+        improving.keep(partial(Improved.of, stage, rng, **reached))
     return best
 
 
-def _begun(settings: Settings) -> tuple[Allocator, Net, dict[str, Singles]]:
+def _begun(settings: Settings) -> tuple[Allocator, Net, SeenStates | None]:
     """What a training begins with: a network that knows nothing, or that of `start`, with the states that it saw.
 
     Raises:
@@ -164,7 +167,7 @@ def _begun(settings: Settings) -> tuple[Allocator, Net, dict[str, Singles]]:
         types = dl2_ledger.types(settings.ledger, settings.slot) if settings.ledger else _types(settings)
         servers = settings.ledger is None and any(job.servers for job in _first_jobs(settings))
         allocator = (ServerAllocator if servers else Allocator)(types, settings.at_once, settings.slot)
-        return allocator, Net(allocator.features, settings.hidden, servers=servers), {}
+        return allocator, Net(allocator.features, settings.hidden, servers=servers), None
     model = model_files.read(Path(settings.start))
     try:
         model.require(DL2.name, DL2.version, DL2.shapes, DL2.optional)
@@ -174,7 +177,7 @@ def _begun(settings: Settings) -> tuple[Allocator, Net, dict[str, Singles]]:
     arrays = model.arrays
     network = Net(*arrays["first.job"].shape, servers=isinstance(policy.allocator, ServerAllocator))
     network.adopt(arrays)
-    return policy.allocator, network, {name: np.array(arrays[name]) for name in seen_states.SHAPES}
+    return policy.allocator, network, SeenStates.from_arrays(arrays)
 
 
 def _types(settings: Settings) -> tuple[str, ...]:
@@ -197,9 +200,16 @@ def chosen_by(settings: Settings, model: Model) -> Floats:
 
 
 def _online_episode(settings: Settings, number: int) -> Episode:
-    """The episode of that number; its workloads come after those of the supervised stage."""
-    seed = settings.seed + settings.workloads + number
-    workload, cluster = replace(settings.drawn, jobs=settings.online.jobs).sample(seed)
+    """The episode of that number; its workloads come after those of the supervised stage.
+
+    Where several clusters learn, each learner's episodes are on a cluster of its own, one of `clusters` in turn.
+    """
+    seed, learners = settings.seed + settings.workloads + number, settings.online.learners
+    clusters = settings.clusters
+    if learners > 1:
+        clusters = (clusters[number % learners % len(clusters)],)
+    drawn = replace(settings.drawn, jobs=settings.online.jobs, clusters=clusters)
+    workload, cluster = drawn.sample(seed)
     policy = DL2(DL2Settings(slot=settings.slot))
     return Episode(Simulation(workload, policy, SimulationSettings(cluster, settings.slot, seed)))
 
@@ -213,7 +223,9 @@ def _taught(
     for number in range(1 if settings.ledger else settings.workloads):
         part = checkpoint.part(f"teacher-{number}")
         kept = part.load(Taught)
-        new = kept or Taught.of(list(taught(settings, allocator, number, rng)), rng)
+        if kept is None and not (slots := list(taught(settings, allocator, number, rng))):
+            continue
+        new = kept or Taught.of(slots, rng)
         rng.bit_generator.state = new.rng
         samples += new.samples()
         states.append(new.summaries)
@@ -274,8 +286,11 @@ def _teacher(settings: Settings, workload: Workload, cluster: str) -> Policy:
 
 @dataclass
 class Improved:
-    """What the online stage has come to after so many steps. parts: of what it changes. best: the arrays of the best
-    model; least: its ratio to the supervised one, of which `reference` has the mean JCTs."""
+    """What the online stage has come to after so many steps.
+
+    parts: of what it changes. best: the arrays of the best model; least: its ratio to the supervised one, of which
+    `reference` has the mean JCTs. states: summaries (n, f) of those met.
+    """
 
     steps: int
     rng: Mapping[str, Any]
@@ -283,6 +298,12 @@ class Improved:
     best: Mapping[str, Any]
     least: float
     reference: Floats
+    states: Floats
+
+    @classmethod
+    def of(cls, stage: Stage, rng: np.random.Generator, **reached: Any) -> "Improved":
+        """With the state of the stage and of the random numbers as they are now."""
+        return cls(stage.steps, rng.bit_generator.state, plain(stage.parts), **reached)
 
 
 @dataclass

@@ -28,7 +28,7 @@ from policies.dl2 import FEATURES, Allocation, Allocator, Network
 from policies.dl2_servers import SERVER_FEATURES, ServerAllocator
 from policies.model import Singles
 from policies.snapshot import JobKey, Snapshot
-from predictors.arrays import Bools
+from predictors.arrays import Bools, Floats
 from slurmplug.errors import UsageError
 from slurmplug.rl.dl2_network import Net, of_actions, side_by_side
 from slurmplug.rl.dl2_replay import Choice, Replay
@@ -52,8 +52,9 @@ class Online:
     batch: choices of an update. critic_steps: updates of the value network for one of the policy, one for each slot of
     an episode, after it. discount: of a slot. entropy, divergence: weights of the entropy (the paper: 0.1), and of the
     divergence from the supervised policy. epsilon: probability of the remedy in a poor state (the paper: 0.4). replay:
-    choices kept. held: episodes in which the value network alone learns. learners: clusters side by side, each with an
-    episode and a replay of its own; the mean of their gradients makes one update (A3C, of the federated training).
+    choices kept. held: episodes in which the value network alone learns. learners: clusters side by side, each with its
+    own jobs, episodes and replay; the mean of their gradients makes one update (the federated training, by A3C that is
+    synchronous).
 
     Raises:
         UsageError: they cannot be used
@@ -108,6 +109,8 @@ class Stage:
         self.result = deepcopy(supervised)
         self.how, self.steps = how, 0
         """episodes of each learner so far"""
+        self.states: list[Floats] = []
+        """(f,) the summaries of the states that were met"""
         self._networks: list[dict[str, Any]] = [
             {"params": list(actor.parameters()), "lr": how.rate},
             {"params": list(critic.parameters()), "lr": how.critic_rate},
@@ -119,18 +122,24 @@ class Stage:
             "actor": actor, "critic": critic, "supervised": supervised, "result": self.result, "adam": self._adam,
             **{f"learner {number}": each for number, each in enumerate(self._learners)},
         }  # fmt: skip
-        """what it changes, but for the random numbers and `steps`"""
+        """what it changes, but for the random numbers, `steps` and `states`"""
+
+    @property
+    def episodes(self) -> int:
+        """Those of all learners so far."""
+        return min(self.steps * self.how.learners, self.how.episodes)
 
     @property
     def done(self) -> bool:
-        """Whether there are no more episodes."""
-        return self.steps * self.how.learners >= self.how.episodes
+        """Whether there are no more."""
+        return self.episodes == self.how.episodes
 
     def step(self) -> dict[str, float]:
         """One episode of each learner, and the updates that follow; figures of it."""
         number, figures = self.steps * self.how.learners, list[Mapping[str, float]]()
         at_work = self._learners[: self.how.episodes - number]
         played = [each.play(self._episode(number + at)) for at, each in enumerate(at_work)]
+        self.states += [state for each in played for state in each.states]
         for of_slots in zip_longest(*(each.slots for each in played)):
             for left in reversed(range(self.how.critic_steps if self.how.critic else 1)):
                 held = self.how.critic and (left > 0 or number < self.how.held)
@@ -189,10 +198,12 @@ def server_remedy(state: Singles, mask: Bools, number: int, rng: np.random.Gener
 
 
 class Played(NamedTuple):
-    """An episode: the choices of each slot that had any, and the JCT of each job in seconds."""
+    """An episode: the choices of each slot that had any, the JCT of each job in seconds, and summaries of the states of
+    these slots."""
 
     slots: list[list[Choice]]
     jcts: list[float]
+    states: list[Floats]
 
 
 @dataclass
@@ -230,8 +241,11 @@ class Learner:
         """Act in an episode until its end, and keep its choices."""
         slots: list[tuple[list[Made], dict[JobKey, float]]] = []
         jcts: list[float] = []
+        states: list[Floats] = []
         while (seen := episode.observed) is not None:
             choices = self.allocator.choices(seen.snapshot, seen.forecasts, begins=True)
+            if not choices.done:
+                states.append(choices.summary())
             if not slots or not choices.done:
                 slots.append((self._act(seen.snapshot, choices), {}))
             reward = slots[-1][1]
@@ -242,7 +256,7 @@ class Learner:
         found = [each for each in with_returns(slots, self.how.discount) if each]
         for each in found:
             self.replay.add(each)
-        return Played(found, jcts)
+        return Played(found, jcts, states)
 
     def _act(self, snapshot: Snapshot, choices: Allocation) -> list[Made]:
         """Draw choices from the policy, with remedies of poor states, until the allocation is done."""

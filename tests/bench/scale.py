@@ -230,7 +230,7 @@ class MadeUpClient(CliClient):
 
     def _query(self, *argv: str, **env: str) -> str:
         if argv[0] not in self._answers:
-            return CONFIG if "config" in argv else "No reservations in the system\n"
+            return "No reservations in the system\n"
         field_list = env.get("SQUEUE_FORMAT2", argv[-1])
         if field_list not in self._marked:
             mark, record = field_list.partition(":")[2].partition(",")[0], field_list.rpartition(":")[2]
@@ -238,6 +238,9 @@ class MadeUpClient(CliClient):
                 self._answers[argv[0]].replace(SEPARATORS.field, mark).replace(SEPARATORS.record, record)
             )
         return self._marked[field_list]
+
+    def _config(self) -> str:
+        return CONFIG
 
     def script(self, job_id: int) -> bytes:
         return script(job_id)

@@ -2,12 +2,14 @@
 queue that is worked off job by job does."""
 
 from typing import NamedTuple
+from unittest.mock import patch
 
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
 from predictors.arrays import Floats
+from slurmplug.forecasting.starts import waiting_lists
 from slurmplug.forecasting.starts.queues import Running, Sums, Waiting
 from slurmplug.forecasting.starts.simulation import start_times
 from tests.plain_queue import plain_start_times
@@ -49,9 +51,10 @@ def queues(random: np.random.Generator) -> _Queues:
     )
 
 
-@given(st.integers(0, 2**32 - 1), st.sampled_from([3, 10, 500]))
-def test_jobs_start_as_if_each_queue_were_worked_off_job_by_job(seed: int, max_tested: int) -> None:
+@given(st.integers(0, 2**32 - 1), st.sampled_from([3, 10, 500]), st.sampled_from([0, 4, waiting_lists.MOST_KINDS]))
+def test_jobs_start_as_if_each_queue_were_worked_off_job_by_job(seed: int, max_tested: int, most_kinds: int) -> None:
     running, waiting, free, sums = queues(np.random.default_rng(seed))
-    found = start_times(running, waiting, free, sums=sums, max_tested=max_tested)
+    with patch.object(waiting_lists, "MOST_KINDS", most_kinds):
+        found = start_times(running, waiting, free, sums=sums, max_tested=max_tested)
     plain = plain_start_times(running, waiting, free, sums=sums, max_tested=max_tested)
     np.testing.assert_array_equal(found, plain)

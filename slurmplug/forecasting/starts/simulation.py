@@ -18,6 +18,7 @@ from slurmplug.forecasting.starts.queues import Running, Sums, Waiting
 from slurmplug.forecasting.starts.rows import Rows
 from slurmplug.forecasting.starts.running_jobs import RunningJobs
 from slurmplug.forecasting.starts.waiting_jobs import WaitingJobs
+from slurmplug.forecasting.starts.waiting_lists import WaitingLists
 
 MAX_TESTED = 500
 """jobs that backfill tries behind the first that does not fit (Slurm's bf_max_job_test)"""
@@ -60,7 +61,9 @@ class _Simulation(Rows):
         self._seconds = waiting.seconds.reshape(-1, jobs)
         self._demand, self._limit = np.asarray(waiting.demand, dtype=np.float64), waiting.limit
         self._starts = np.full((queues * samples, jobs), np.nan)
-        self._waiting = WaitingJobs(waiting, samples)
+        self._wanted = np.asarray(waiting.demand.any(axis=2))
+        lists = WaitingLists(waiting, sums)
+        self._waiting = WaitingJobs(lists, samples)
         holds = np.asarray(running.demand.any(axis=2))
         of_running = np.zeros(holds.shape, dtype=np.int64)
         self._limits: LimitCounts | None = None
@@ -69,9 +72,9 @@ class _Simulation(Rows):
             self._group: Ints = waiting.group
             holds |= (sums.counts[of_running] >= 0).any(axis=2)
             wait = np.zeros((queues, len(sums.counts)), dtype=np.int64)
-            each = np.nonzero(waiting.demand.any(axis=2))
+            each = np.nonzero(self._wanted)
             np.add.at(wait, (each[0], waiting.group[each]), 1)
-            self._limits = LimitCounts(sums, of_running, wait, samples)
+            self._limits = LimitCounts(sums, of_running, wait, lists=lists, jobs=self._waiting, samples=samples)
         self.row = np.arange(queues * samples)
         self.queue = q = self.row // samples
         self._running = RunningJobs(
@@ -122,13 +125,13 @@ class _Simulation(Rows):
     def _decide(self, rows: Ints) -> tuple[Ints, Ints]:
         """Rows, and the job that starts in each. Others are idle: those behind the first were all tried."""
         waiting = self._waiting
-        first = waiting.first_of_blocks(rows, None if self._limits is None else self._limits.held_back(rows))
+        first = waiting.first_of_lists(rows)
         head = self.head[rows]
         head = np.where(head < 0, waiting.earliest(first), head)
         last = head + self._max_tested
         if self._limits is not None:
             last += self._limits.held[rows]
-        first = waiting.fitting(rows, first, self.free[rows], last)
+        first = waiting.fitting(first, self.free[rows], last)
         found = waiting.earliest(first)
         found[head < 0] = -1
         self.idle[rows[found < 0]] = True
@@ -143,7 +146,7 @@ class _Simulation(Rows):
 
     def _backfill(self, rows: Ints, first: Ints, last: Ints) -> Ints:
         """(n,) the first job of each row that may pass the first of all, of those up to the job `last` (n,) in the
-        blocks whose first ones (n, blocks) fit; -1 where none may, and where the first of all was left out instead."""
+        lists whose first ones (n, lists) fit; -1 where none may, and where the first of all was left out instead."""
         self._reserve(rows[~self.reserved[rows]])
         found = self._waiting.earliest_beside(rows, first, self.spare[rows], self.within[rows], last)
         found[~self.reserved[rows]] = -1
@@ -181,6 +184,7 @@ class _Simulation(Rows):
             self._waiting.take(rows, jobs)
             ends = now + self._seconds[self.row[rows], jobs]
             self._running.start(rows, now + self._limit[q, jobs], ends, group, demand)
+            self.idle[rows] = ~self._waiting.any_fits(rows, self.free[rows])
         return Changes(rows, group)
 
     def _advance(self, rows: Ints) -> Changes:
@@ -191,7 +195,7 @@ class _Simulation(Rows):
         never = np.isinf(ended)
         if never.any():
             for row in rows[never & (self._waiting.left[rows] > 0)].tolist():
-                self._leave_out(row, self._waiting.waiting(row))
+                self._leave_out(row, self._left(row))
             some = ~never
             rows, ended, group, held, following = rows[some], ended[some], group[some], held[some], following[some]
         self.now[rows] = ended
@@ -210,9 +214,13 @@ class _Simulation(Rows):
             if len(never):
                 self._leave_out(row, never)
 
+    def _left(self, row: int) -> Ints:
+        """The jobs that wait in this row."""
+        return np.flatnonzero(self._wanted[self.queue[row]] & np.isnan(self._starts[self.row[row]]))
+
     def _alike(self, row: int, job: int) -> Ints:
         """The jobs that wait in this row and are like this one to Slurm."""
-        q, waiting = self.queue[row], self._waiting.waiting(row)
+        q, waiting = self.queue[row], self._left(row)
         alike = (self._demand[q, waiting] == self._demand[q, job]).all(axis=1)
         alike &= self._limit[q, waiting] == self._limit[q, job]
         if self._limits is not None:

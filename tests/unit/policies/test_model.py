@@ -111,3 +111,19 @@ def test_what_a_model_keeps_of_the_states_gives_the_same_distances() -> None:
     kept.require("ours", 1, SHAPES)
     state = np.array([1.0, 2.0])
     assert SeenStates.from_arrays(kept.arrays).distance(state) == pytest.approx(seen.distance(state), rel=1e-5)
+
+
+def test_examples_of_the_states_of_a_training_stand_for_them_where_more_are_added() -> None:
+    generator = np.random.default_rng(3)
+    spread = np.array([[1.0, 0.9, 0.0], [0.0, 0.4, 0.0], [0.0, 0.0, 20.0]])
+    before = SeenStates.of(generator.standard_t(3, size=(4_000, 3)) @ spread + [5.0, -2.0, 100.0])
+    examples = before.examples(2_000, np.random.default_rng(0))
+    again = SeenStates.of(examples)
+    at = generator.normal(size=(500, 3)) @ (5.0 * spread) + [5.0, -2.0, 100.0]
+    then, now = (np.array([each.distance(state) for state in at]) for each in (before, again))
+    np.testing.assert_allclose(now, then, rtol=0.15)
+    new = np.array([5.0, -2.0, 800.0]) + generator.normal(size=(300, 3))
+    assert min(map(before.distance, new)) > 1.0
+    both = SeenStates.of(np.concatenate([examples, new]))
+    assert max(map(both.distance, new)) <= 1.0
+    assert (np.array([both.distance(state) for state in examples]) <= 1.0).mean() >= 0.995

@@ -23,6 +23,10 @@ DL2: dict[str, Any] = {
     "jobs": 20, "clusters": ("8x4",), "workloads": 2, "passes": 3, "hidden": 8, "batch": 16, "choosing": 1, "every": 1,
     "online": {"episodes": 3, "jobs": 8, "batch": 16, "held": 1, "critic_steps": 2, "rate": 1e-2},
 }  # fmt: skip
+FEDERATED: dict[str, Any] = DL2 | {
+    "workload": "gen:dl2?servers=on", "clusters": ("8x4x16x131072", "4x4x16x131072"),
+    "online": DL2["online"] | {"episodes": 6, "learners": 2},
+}  # fmt: skip
 
 
 class Killed(BaseException):
@@ -44,11 +48,11 @@ class KilledAfter:
 def trainer(policy: str) -> tuple[ModuleType, dict[str, Any]]:
     from slurmplug.rl import dl2, mlf_rl
 
-    return (mlf_rl, MLF_RL) if policy == "mlf-rl" else (dl2, DL2)
+    return {"mlf-rl": (mlf_rl, MLF_RL), "dl2": (dl2, DL2), "federated": (dl2, FEDERATED)}[policy]
 
 
 @pytest.mark.rl
-@pytest.mark.parametrize("policy", ["mlf-rl", "dl2"])
+@pytest.mark.parametrize("policy", ["mlf-rl", "dl2", "federated"])
 def test_a_training_that_is_killed_again_and_again_ends_with_the_same_model_bit_for_bit(
     policy: str, tmp_path: Path
 ) -> None:

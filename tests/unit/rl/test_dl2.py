@@ -13,14 +13,16 @@ torch = pytest.importorskip("torch")
 
 from policies.dl2 import ARRAYS, DL2, FEATURES, Allocator, Network  # noqa: E402 only where torch is installed
 from policies.model import Model  # noqa: E402
+from policies.seen_states import SeenStates  # noqa: E402
 from policies.snapshot import JobKey  # noqa: E402
 from predictors.forecast import Forecasts  # noqa: E402
 from slurmplug.config import model_files  # noqa: E402
 from slurmplug.errors import UsageError  # noqa: E402
 from slurmplug.rl import dl2, dl2_samples  # noqa: E402
 from slurmplug.rl.dl2_network import Net  # noqa: E402
-from slurmplug.rl.dl2_online import Learner, Made, Online, remedy, with_returns  # noqa: E402
+from slurmplug.rl.dl2_online import Learner, Made, Online, Played, remedy, with_returns  # noqa: E402
 from slurmplug.rl.dl2_replay import Choice, Replay  # noqa: E402
+from slurmplug.rl.episode import Episode  # noqa: E402
 from tests.builders import NOW, jobs, nodes, snapshot  # noqa: E402
 
 pytestmark = pytest.mark.rl
@@ -109,6 +111,56 @@ def test_the_online_stage_goes_on_from_the_supervised_model_and_keeps_it_unless_
     assert moved == (min(ratios) < 1.0)
     ratio = dl2.chosen_by(settings, model) / dl2.chosen_by(settings, supervised)
     assert ratio.mean() == pytest.approx(min([1.0, *ratios]))
+
+
+@pytest.mark.parametrize(("episodes", "learners", "chosen"), [(3, 1, [2, 3]), (5, 2, [1, 2, 3]), (2, 2, [1])])
+def test_a_model_is_chosen_each_so_many_episodes_and_after_the_last(
+    episodes: int, learners: int, chosen: list[int]
+) -> None:
+    steps: list[int] = []
+
+    def note(stage: str, step: int, _: Any) -> None:
+        if stage == "chosen by":
+            steps.append(step)
+
+    how = Online(**ONLINE | {"episodes": episodes, "learners": learners, "jobs": 8})
+    dl2.train(dl2.Settings(**TINY | {"every": 2, "choosing": 1}, online=how), note)
+    assert steps == chosen
+
+
+@pytest.mark.parametrize(("learners", "clusters"), [(1, set()), (3, {"8x4", "4x8"})])
+def test_each_learner_of_a_federated_training_has_a_cluster(learners: int, clusters: set[str]) -> None:
+    given = dl2.Settings(**TINY | {"clusters": ("8x4", "4x8")}, online=Online(**ONLINE | {"learners": learners}))
+    drawn = [dl2._online_episode(given, number).simulation for number in range(9)]
+    of_learner = [{each.settings.cluster for each in drawn[at::learners]} for at in range(learners)]
+    assert all(len(each) == 1 for each in of_learner) == bool(clusters)
+    assert not clusters or [*of_learner[0], *of_learner[1], *of_learner[2]] == ["8x4", "4x8", "8x4"]
+    assert len({each.workload.jobs for each in drawn}) == 9
+
+
+@pytest.mark.parametrize("federated", [{}, {"learners": 2}])
+def test_a_model_knows_the_states_that_it_was_trained_on_online(
+    federated: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else the daemon would not follow it on the workload for which it was trained."""
+    path = tmp_path / "model.safetensors"
+    model_files.write(supervised_alone(), path)
+    ratios = iter([1.0, 0.9, 0.8])
+    monkeypatch.setattr(dl2, "chosen_by", lambda *_: np.array([next(ratios)]))
+    elsewhere = TINY | {"workload": "gen:mlfs", "clusters": ("16x4",), "loads": (4.0, 4.0), "start": str(path)}
+    given = dl2.Settings(**elsewhere, online=Online(**ONLINE | federated | {"jobs": 30}))
+    played, play = list[Played](), Learner.play
+
+    def kept(learner: Learner, episode: Episode) -> Played:
+        played.append(play(learner, episode))
+        return played[-1]
+
+    monkeypatch.setattr(Learner, "play", kept)
+    seen = [SeenStates.from_arrays(each.arrays) for each in (supervised_alone(), dl2.train(given))]
+    assert len(played) == 2
+    distances = np.array([[each.distance(state) for each in seen] for one in played for state in one.states])
+    assert (distances[:, 0] <= 1.0).mean() < 0.5
+    assert (distances[:, 1] <= 1.0).mean() > 0.95
 
 
 def test_the_return_of_a_job_is_what_it_trains_and_with_a_discount_what_it_trains_later() -> None:

@@ -73,6 +73,15 @@ def test_a_ledger_without_what_was_decided_is_refused(tmp_path: Path) -> None:
         dl2.train(dl2.Settings(teacher=f"ledger:{tmp_path / 'none'}", **TINY))
 
 
+def test_a_ledger_in_which_slurmplug_could_decide_nothing_is_refused(tmp_path: Path) -> None:
+    with Site(tmp_path, interval=60.0) as site:
+        site.cluster.submit(b"#!/bin/sh\n", gpus=4, nodes=1)
+        site.cycle(15)
+    assert list(dl2_ledger.logged(site.path, SLOT))
+    with pytest.raises(UsageError, match="made no choice that can be learnt from"):
+        dl2.train(dl2.Settings(teacher=f"ledger:{site.path}", **TINY))
+
+
 def test_jobs_that_ended_within_the_slot_were_given_what_they_held_or_requested(path: Path) -> None:
     slots = list(dl2_ledger.logged(path, SLOT))
     first, last = slots[0].snapshot, slots[-1].snapshot

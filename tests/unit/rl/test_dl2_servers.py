@@ -1,6 +1,7 @@
 """Training of DL2's 3J + 1 actions: the teachers' choices, exploration of the paper's poor states, and a model that
 schedules."""
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from policies.placement.allocation import held_gpus, held_servers  # noqa: E402
 from predictors.forecast import Forecasts  # noqa: E402
 from slurmplug.rl import dl2  # noqa: E402
 from slurmplug.rl.dl2_network import Net  # noqa: E402
-from slurmplug.rl.dl2_online import Online, server_remedy  # noqa: E402
+from slurmplug.rl.dl2_online import Online, Stage, server_remedy  # noqa: E402
 from slurmplug.rl.dl2_replay import Choice, Replay  # noqa: E402
 from slurmplug.rl.dl2_samples import Taught, imitated_with_servers  # noqa: E402
 from slurmplug.rl.episode import Episode  # noqa: E402
@@ -86,6 +87,28 @@ def test_the_online_stage_trains_all_three_actions() -> None:
     assert len(figures) == 2
     assert all(np.isfinite(list(found.values())).all() for found in figures)
     assert set(SERVER_ARRAYS) <= set(model.arrays)
+
+
+def test_clusters_learn_one_model_with_parameter_servers_each_from_its_own_jobs() -> None:
+    """The federated training."""
+    clusters = (CLUSTER, "4x4x16x131072")
+    how = Online(episodes=4, jobs=10, batch=32, held=0, rate=1e-3, critic_steps=2, epsilon=0.4, learners=2)
+    given = dl2.Settings(**TINY | {"clusters": clusters}, online=how)
+    torch.manual_seed(0)
+    allocator, network, _ = dl2._begun(given)
+    before = {name: array.copy() for name, array in network.arrays().items()}
+    stage = Stage(how, network, allocator, partial(dl2._online_episode, given), np.random.default_rng(0))
+    while not stage.done:
+        assert np.isfinite(list(stage.step().values())).all()
+    assert stage.steps == 2
+    after = network.arrays()
+    assert all((after[name] != before[name]).any() for name in ("first.job", "action.job", *SERVER_ARRAYS))
+    size = allocator.features - len(allocator.columns) + allocator.columns.index("cluster")
+    kept = [stage.parts[f"learner {number}"].replay.choices for number in (0, 1)]
+    sizes = [{float(value) for choice in each for value in choice.state[:, size]} for each in kept]
+    assert [len(each) for each in sizes] == [1, 1]
+    assert sizes[0] != sizes[1]
+    assert all(len(choice.mask) == 3 * len(choice.state) + 1 for each in kept for choice in each)
 
 
 def state_of(*held: tuple[int, int]) -> Any:
