@@ -9,6 +9,9 @@ network whose last layer is 0 is MLF-H exactly, and learning begins there (resid
 2018). Features act on them directly, too ("wide and deep": Cheng and others, 2016). (choice) They are within
 `FARTHEST`, so that no network turns MLF-H's order into another altogether.
 
+A node is described to jobs by its key. (choice) The key's own weights (`held`, `there`, `key`) stay as they were drawn;
+what is learnt is each job's query, so which of these random features of nodes it prefers.
+
 Of the paper's state it leaves out the mini-batch and the size of the training data, which jobs may declare
 (`Jobs.work`), and the load of each GPU, which jobs report: simulated jobs have neither, and a feature that never varies
 in training tells nothing but that a state is unknown. The reductions of the loss are one number, as in equation 2.
@@ -73,6 +76,9 @@ POLICY = "mlf-rl"
 DEEP = ("order.weight", "size.weight", "width.weight")
 LAST = (*DEEP, "direct.weight", "direct.bias", "query.weight")
 """0 in a network that decides as MLF-H"""
+READING = ("job.weight", "node.weight", "own.weight", "parents.weight", "children.weight", "on.weight", "jobs.weight",
+           "nodes.weight")  # fmt: skip
+"""what is learnt of features and messages, a row for each of them"""
 
 
 @dataclass(frozen=True, eq=False)

@@ -87,6 +87,8 @@ class _Estimate(BaseModel):
     begin: Annotated[float, Field(ge=0, le=1e11)] | None = None
     script: Annotated[tuple[Annotated[str, Field(max_length=LINE_BYTES)], ...], Field(max_length=len(TABLE))] = ()
     comment: Annotated[str, Field(max_length=LINE_BYTES)] = ""
+    parts: Annotated[int, Field(ge=0, le=1 << 30)] = 0
+    apart: bool = False
 
 
 def is_later_page(report: str, body: bytes) -> bool:

@@ -16,6 +16,9 @@ from slurmplug.errors import ReadFailed, UsageError
 from slurmplug.intake.eligibility import satisfies
 from slurmplug.reports.job_request import JobRequest
 
+OF_EACH_NODE = frozenset({"nodes", "gres", "gpus-per-node", "gpus-per-socket", "ntasks-per-node", "exclusive"})
+"""sbatch's options that state the number of nodes, or the GPUs or tasks of each"""
+
 
 def request_of(
     script: Path, text: bytes, tested: Tested, there: PartitionNodes, *, user: str, now: float
@@ -37,6 +40,7 @@ def request_of(
         gpus = _gpus(tested, nodes, whole)
         count, gpu_type = sum(gpus.values()), tres.types(gpus)
         suits = [each for each in there.groups if _suits(each, options.get("constraint", ""), gpu_type)]
+        parts, apart = _parts(options, nodes, count)
         memory = _memory(tested, nodes, count, whole)
         reserved = _reserved(options, there.reservations, now)
         begin = max(float(options.get("begin", 0)), reserved.start if reserved else 0.0)
@@ -61,6 +65,8 @@ def request_of(
         begin=begin if begin > now else None,
         script=directive_lines(text),
         comment=options.get("comment", "")[: grammar.LINE_BYTES],
+        parts=parts,
+        apart=apart,
     )
 
 
@@ -116,6 +122,17 @@ def _gpus(tested: Tested, nodes: int, whole: Sequence[NodeGroup]) -> dict[str, i
         if found:
             return {kind: count * many for kind, count in found.items()}
     return {"": math.ceil(tasks / int(options["ntasks-per-gpu"]))} if "ntasks-per-gpu" in options else {}
+
+
+def _parts(options: Mapping[str, str], nodes: int, gpus: int) -> tuple[int, bool]:
+    """Into how many equal parts the job may be split, each on one node, and whether no two may be on the same. gpus: of
+    the whole job. A job that states no number of nodes, and nothing of each node, may be split by GPUs and tasks."""
+    tasks = int(options.get("ntasks", "1"))
+    if options.keys() & OF_EACH_NODE:
+        return nodes, True
+    if "gpus" in options:
+        return max(gpus, 1), False
+    return max(min(tasks, gpus) if gpus else tasks, 1), False
 
 
 def _memory(tested: Tested, nodes: int, gpus: int, whole: Sequence[NodeGroup]) -> float:

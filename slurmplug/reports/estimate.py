@@ -16,6 +16,7 @@ from predictors.forecast import Forecast, Forecasts, Need
 from slurmplug.cluster.limits import Limits
 from slurmplug.errors import UsageError
 from slurmplug.forecasting.starts.live_queue import NO_LIMIT, SAMPLES, LiveQueue, OneMore
+from slurmplug.forecasting.starts.node_room import Parts
 from slurmplug.forecasting.starts.run_time_samples import samples_of
 from slurmplug.forecasting.starts.start_outcomes import ends_of, median_and_interval
 from slurmplug.intake.job_record import judged_by
@@ -146,7 +147,16 @@ class _Variant:
         limit = NO_LIMIT if self.limit is None else self.limit
         seconds = samples_of(self.total, np.array([limit]), SAMPLES, np.random.default_rng(0))[0]
         demand = np.array([self.gpus, request.cpus * share, request.memory * share])
-        return OneMore(demand, limit, np.minimum(seconds, limit))
+        return OneMore(demand, limit, np.minimum(seconds, limit), self._parts(request, demand))
+
+    def _parts(self, request: JobRequest, demand: Floats) -> Parts | None:
+        """A job whose parts are its GPUs has as many as it has GPUs; another one's are as many as before."""
+        if not request.parts:
+            return None
+        count = self.gpus if 0 < request.gpus == request.parts and not request.apart else request.parts
+        needs = demand / count
+        needs[0] = np.ceil(needs[0])
+        return Parts(count, request.apart, needs)
 
     def asked(self, job: OneMore) -> NewJob:
         """It for the model of waits, of which `job` is that for the simulation."""

@@ -49,7 +49,7 @@ def lines(
     yield from assumed
     yield (
         "Not known: jobs that are submitted later, changes of fairshare and priorities, limits on minutes and on "
-        "submitted jobs, reservations that begin later, how GPUs in use lie on nodes."
+        "submitted jobs, reservations that begin later, on which nodes the jobs before it start."
     )
 
 

@@ -21,7 +21,9 @@ class JobRequest:
     """A job as its user would submit it. Amounts are of the whole job, or of each element of an array.
 
     nodes: a host list of those on which it may run. memory: MiB. time_limit: seconds, None for no limit. begin:
-    when it may start at the earliest, in seconds since the epoch. script: the `#PLUG` lines of its batch script.
+    when it may start at the earliest, in seconds since the epoch. script: the `#PLUG` lines of its batch script. parts:
+    into how many equal parts it may be split, each on one node, and if they are `apart` no two on the same; 0 where
+    that is not known.
     """
 
     user: str
@@ -38,6 +40,8 @@ class JobRequest:
     begin: float | None = None
     script: tuple[str, ...] = ()
     comment: str = ""
+    parts: int = 0
+    apart: bool = False
 
     def directives(self, now: float) -> Directives:
         """Its directives, if it were submitted now."""

@@ -178,7 +178,7 @@ def train(settings: Settings, progress: Progress = lambda *_: None, checkpoint: 
     states = done.states or known(case.teacher for case in choosing)
     seen = SeenStates.of(np.array(states), indifferent=INDIFFERENT)
     facts = {name: str(value) for name, value in asdict(settings).items()}
-    return Model(MLFRL.name, MLFRL.version, {**done.best, **seen.arrays()}, facts)
+    return Model(MLFRL.name, MLFRL.version, {**without_untrained(done.best, settings), **seen.arrays()}, facts)
 
 
 def narrowed(
@@ -196,6 +196,16 @@ def narrowed(
 def known(runs: Iterable["Run"]) -> list[Floats]:
     """Summaries of the states that were met."""
     return [decision.state.summary() for run in runs for decision in run if decision.state.ranked.any()]
+
+
+def without_untrained(arrays: Mapping[str, Singles], settings: Settings) -> dict[str, Singles]:
+    """The arrays of a training, with 0 in place of the random weights of what it never met: a role, an algorithm, jobs
+    without a deadline, or a dependency, of which it learnt nothing. The keys of nodes are random in every network."""
+    before = network.initial(settings.seed, settings.hidden)
+    found = {name: array.copy() for name, array in arrays.items()}
+    for name in network.READING:
+        found[name][(found[name] == before[name]).all(axis=1)] = 0.0
+    return found
 
 
 def copied(net: Net) -> dict[str, Singles]:

@@ -74,6 +74,66 @@ def test_of_several_partitions_the_first_to_start_counts_and_not_one_with_a_shor
     assert "longer than that of its partition (00:01:00)" in " ".join(short["assumed"])
 
 
+@pytest.fixture(scope="module")
+def fragmented(special_cluster: Callable[[ClusterSpec], Sandbox]) -> Sandbox:
+    """Four nodes with one free GPU each, and many free CPUs."""
+    cluster = special_cluster(ClusterSpec(nodes=(Node(),) * 4))
+    for number in range(1, 5):
+        options = ("--gres=gpu:3", f"--nodelist=n{number}", "-t", "60", "--output=/dev/null")
+        cluster.wait_job(cluster.sbatch("root", "#!/bin/sh\nsleep 600\n", *options), "RUNNING")
+    return cluster
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        "--gres=gpu:4",
+        "--gres=gpu:2 -N2",
+        "--gpus-per-node=1 -N4",
+        "--gpus=4 -N1",
+        "--gpus=4 -N4",
+        "--gpus-per-task=2 -n2",
+        "--gpus-per-task=1 -n4",
+        "--gres=gpu:1 --exclusive",
+        "-n1 -c8",
+        "-n8",
+    ],
+)
+def test_a_job_is_promised_a_start_now_if_single_nodes_have_room_for_it(
+    fragmented: Sandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: str
+) -> None:
+    script = tmp_path / "job.sh"
+    script.write_text("#!/bin/sh\nsleep 600\n")
+    monkeypatch.setenv("SLURM_CONF", str(fragmented.layout.slurm_conf))
+    every = ["-t", "10", *shlex.split(options)]
+    with fresh_site(fragmented, tmp_path) as site:
+        site.scheduler.run()
+        result = run("estimate", "--ledger", str(tmp_path / "ledger.db"), "--json", str(script), *every)
+    assert result.exit_code == 0, result.output
+    start = json.loads(result.output)["start"]["median"]
+    job = fragmented.sbatch("root", script.read_text(), "--output=/dev/null", *every)
+    try:
+        time.sleep(5.0)
+        runs = fragmented.job(job)["JobState"] == "RUNNING"
+    finally:
+        fragmented.run("root", ["scancel", str(job)])
+        fragmented.wait_job(job, "CANCELLED")
+    assert (start < time.time() + 10.0) == runs
+
+
+def test_of_a_heterogeneous_job_it_says_that_each_component_is_a_lower_bound(
+    fragmented: Sandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script = tmp_path / "job.sh"
+    script.write_text("#!/bin/sh\n#SBATCH -t 10 --gres=gpu:1\n#SBATCH hetjob\n#SBATCH -t 10 -n2\nsleep 600\n")
+    monkeypatch.setenv("SLURM_CONF", str(fragmented.layout.slurm_conf))
+    with fresh_site(fragmented, tmp_path) as site:
+        site.scheduler.run()
+        result = run("estimate", "--ledger", str(tmp_path / "ledger.db"), str(script))
+    assert result.exit_code != 0
+    assert "estimate its components one by one; it starts no sooner than the last of them" in result.output
+
+
 def taken(cluster: Sandbox, script: Path, partition: str) -> bool:
     """Whether sbatch takes it there; root may do more in some releases than in others."""
     answer = cluster.run("root", ["sbatch", "--test-only", f"--partition={partition}", str(script)], check=False)

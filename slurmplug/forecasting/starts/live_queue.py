@@ -2,7 +2,8 @@
 
 Jobs that wait for room, or for what runs under a limit of their QOS or associations to end, are started in the order of
 their priorities (`simulation`). A resource is one pool over the nodes on which a job may run: how the GPUs in use lie
-on nodes is not simulated. Nor are jobs that wait for something else, such as a dependency, those that will be
+on nodes is not simulated; a job that might be submitted starts no sooner than what runs now leaves its parts room on
+nodes (`node_room`). Not simulated are jobs that wait for something else, such as a dependency, those that will be
 submitted, changes of priorities, and who else waits for a limit on nodes that have none in common with the job's.
 """
 
@@ -22,6 +23,7 @@ from predictors.arrays import Bools, Floats, Ints
 from predictors.forecast import Forecasts
 from slurmplug.cluster.limits import Limits, ResourceUse
 from slurmplug.forecasting.starts.limit_sums import QueueLimits
+from slurmplug.forecasting.starts.node_room import Parts, room_at
 from slurmplug.forecasting.starts.queues import Running, Sums, Waiting
 from slurmplug.forecasting.starts.run_time_samples import SHORTEST, samples_of
 from slurmplug.forecasting.starts.simulation import start_times
@@ -40,12 +42,14 @@ NO_LIMIT = 365 * 86_400.0
 class OneMore:
     """A job that might be submitted.
 
-    demand: (resources,) in all. limit: its time limit in seconds. seconds: (samples,) its run time.
+    demand: (resources,) in all. limit: its time limit in seconds. seconds: (samples,) its run time. parts: how it is
+    spread over nodes, None where that does not matter.
     """
 
     demand: Floats
     limit: float
     seconds: Floats
+    parts: Parts | None = None
 
 
 class LiveQueue:
@@ -115,7 +119,14 @@ class LiveQueue:
         added = _Added(requests, before, nodes, whose or ResourceUse("", "", "", "", {}), gpu_type)
         running, waiting, free, sums = self._simulated(places, added)
         found = start_times(running, waiting, free, sums=sums, target=np.full(len(requests), before))
-        return np.asarray(found[:, :, before])
+        rooms = [self._room_at(nodes, each.parts) for each in requests]
+        return np.maximum(found[:, :, before], np.stack(rooms))
+
+    def _room_at(self, nodes: Bools, parts: Parts | None) -> Floats:
+        """(samples,) when these nodes (nodes,) have room for a job in these parts, beside what runs."""
+        if parts is None:
+            return np.zeros(self._samples)
+        return room_at(self._snapshot, nodes, self._running, self._ends, parts)
 
     def place_of(self, user: str, partition: str) -> int:
         """Behind how many of the jobs that wait one more of this user would be: right behind those of the user in the

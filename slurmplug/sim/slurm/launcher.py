@@ -12,6 +12,7 @@ import math
 import numpy as np
 
 from predictors.arrays import Floats, Ints
+from slurmplug.sim.slurm.backfill import Backfill
 from slurmplug.sim.slurm.easy import Easy
 from slurmplug.sim.slurm.limited import Limited
 from slurmplug.sim.slurm.multifactor import priority, size_factor
@@ -80,7 +81,8 @@ def jobs_to_start(
             one = SchedulingPass(pending, held, room, nodes, partitions, now=now, settings=settings, limited=limited)
             started += one.in_order(rows)
             if settings.backfill:
-                started += Easy(one).run(one.left)
+                backfill = Backfill(one, settings.reservations) if settings.reservations else Easy(one)
+                started += backfill.run(one.left)
     if len(names) == 1:
         return tuple(started)
     order = {int(row): place for place, row in enumerate(ranked)}

@@ -5,14 +5,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from policies.placement.parts import parts_on
 from predictors.arrays import Bools, Floats, Ints, Texts
 from slurmplug.sim.engine.job import SimJob
 from slurmplug.sim.engine.nodes import SimNodes
 from slurmplug.sim.engine.workload_table import units
 from slurmplug.sim.slurm.job_requests import nodes_to_give
-
-_SLACK = 1e-6
-"""of a CPU or a MiB, lost to rounding"""
 
 
 @dataclass(frozen=True)
@@ -88,8 +86,7 @@ def _holds(total: Floats, gpus: Ints, nodes: Ints, demand: Floats) -> Bools:
     on_each = np.ceil(gpus / np.maximum(nodes, 1)).clip(1)
     found = np.zeros(len(gpus))
     for kind, count in zip(kinds, counts.tolist(), strict=True):
-        with np.errstate(divide="ignore", invalid="ignore"):
-            room = np.where(demand > 0, np.floor((kind + _SLACK) / demand), np.inf).min(axis=1)
+        room = parts_on(kind, demand)
         found += np.where(shared, room, room >= on_each) * count
     return np.asarray(found >= np.where(shared, gpus, np.maximum(nodes, 1)))
 

@@ -22,6 +22,27 @@ class Placement:
         self._inside = [slice(None) if each.all() else np.flatnonzero(each) for each in self.sets]
         """by set, which of the nodes are in it"""
 
+    def room(self, row: int, free: Floats) -> Floats:
+        """(m,) how many of its units, GPUs or nodes, the job could have on each node; infinite for one of nothing."""
+        demand = self._pending.demand[row]
+        requested = demand > 0
+        if not requested.any():
+            return np.full(len(free), np.inf)
+        return np.asarray(np.floor((free[:, requested] + _SLACK) / demand[requested]).min(axis=1))
+
+    def fits(self, row: int, room: Floats, nodes: Ints) -> bool:
+        """Whether it finds its place on these nodes (k,), with `room` (m,) of this class."""
+        units, wanted = int(self._units[row]), int(self._pending.nodes[row])
+        here = room[nodes]
+        if wanted > 1:
+            return int((here >= -(-units // wanted)).sum()) >= wanted
+        most = here.max(initial=-1.0)
+        if most >= units or (most >= 0 and np.isinf(most)):
+            return True
+        if not self._pending.gpus[row] or here.clip(0).sum() < units:
+            return False
+        return bool(units > self.room(row, self._total)[nodes].max())
+
     def place(self, row: int, free: Floats, among: Ints | None = None) -> tuple[Ints, Ints] | None:
         """Nodes, and GPUs on each: as many nodes as it requests, else one where one could hold it, else the emptiest.
 
@@ -45,7 +66,8 @@ class Placement:
             return of_all[fitting], np.diff(units * np.arange(nodes + 1) // nodes) * bool(self._pending.gpus[row])
         fitting = np.flatnonzero(room >= units)
         if len(fitting):
-            rows = np.flatnonzero(np.diff(self._nodes[of_all[fitting]], prepend=-2) > 1)
+            numbers = self._nodes[of_all[fitting]]
+            rows = np.flatnonzero(np.concatenate([[True], numbers[1:] > numbers[:-1] + 1]))
             node = fitting[rows[[np.add.reduceat(free[fitting, 1], rows).argmin()]]]
             return of_all[node], np.array([units if self._pending.gpus[row] else 0])
         if not self._pending.gpus[row] or room.clip(0).sum() < units:

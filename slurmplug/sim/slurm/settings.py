@@ -11,10 +11,22 @@ from slurmplug.sim.slurm.partitions import Partition
 
 
 @dataclass(frozen=True)
+class Reservations:
+    """How backfill reserves nodes for waiting jobs, in seconds: SchedulerParameters' bf_resolution, bf_window and
+    bf_window_linear (0: without), and bf_job_part_count_reserve (0: a reservation for each job)."""
+
+    resolution: float = 60.0
+    window: float = 86_400.0
+    window_linear: float = 0.0
+    of_partition: int = 0
+
+
+@dataclass(frozen=True)
 class LauncherSettings:
     """The scheduling parameters of the simulated Slurm.
 
-    `bf_max_job_test`: how many jobs backfill tries behind the first that must wait; `default_limit`: seconds.
+    `bf_max_job_test`: how many jobs backfill tries; `reservations`: those that it makes for them, None for one of the
+    first job of each set of nodes alone, as EASY does; `default_limit`: seconds.
 
     `pace`: seconds between two scheduling passes, as by batch_sched_delay and sched_min_interval.
     `bf_interval`: seconds between two rounds of backfill, between which jobs start in order of priority alone; 0: each
@@ -28,6 +40,7 @@ class LauncherSettings:
     weights: Weights = field(default_factory=Weights)
     backfill: bool = True
     bf_max_job_test: int = 500
+    reservations: Reservations | None = None
     default_limit: float = 7 * 86_400.0
     pace: float = 3.0
     bf_interval: float = 0.0

@@ -13,15 +13,24 @@ from slurmplug.console import times
 from slurmplug.errors import DataError, UsageError
 from slurmplug.sim.slurm import conf_lines, conf_nodes, conf_priority
 from slurmplug.sim.slurm.conf_lines import ConfLines, number
-from slurmplug.sim.slurm.settings import LauncherSettings
+from slurmplug.sim.slurm.settings import LauncherSettings, Reservations
 
 LIMITS = "limits of QOS and associations"
 QOS_PRIORITIES = "PriorityWeightQOS (the priorities of QOS are in slurmdbd)"
 _CALC_PERIOD = "5"
 """minutes"""
-_RESERVE = "bf_job_part_count_reserve"
-_SCHEDULER_PARAMETERS = frozenset({"bf_interval", "bf_max_job_test", "bf_resolution", "batch_sched_delay", _RESERVE})
-"""that are followed, make no difference here, or have words of their own"""
+_SCHEDULER_PARAMETERS = frozenset(
+    {
+        "batch_sched_delay",
+        "bf_interval",
+        "bf_job_part_count_reserve",
+        "bf_max_job_test",
+        "bf_resolution",
+        "bf_window",
+        "bf_window_linear",
+    }
+)
+"""that are followed"""
 _ALIKE = MappingProxyType(
     {
         "priorityweightassoc": "PriorityWeightAssoc",
@@ -83,6 +92,12 @@ def _settings(conf: ConfLines) -> LauncherSettings:
         weights=conf_priority.weights(conf),
         backfill=_backfills(conf),
         bf_max_job_test=int(number(parameters, "bf_max_job_test", 500.0)),
+        reservations=Reservations(
+            resolution=max(number(parameters, "bf_resolution", 60.0), 1.0),
+            window=60.0 * number(parameters, "bf_window", 1440.0),
+            window_linear=number(parameters, "bf_window_linear", 0.0),
+            of_partition=int(number(parameters, "bf_job_part_count_reserve", 0.0)),
+        ),
         bf_interval=number(parameters, "bf_interval", 30.0),
         pace=number(parameters, "batch_sched_delay", 3.0),
         default_limit=_default_limit(conf),
@@ -128,9 +143,6 @@ def _not_followed(conf: ConfLines) -> Iterator[str]:
     parameters = _parameters(conf)
     if others := sorted(parameters.keys() - _SCHEDULER_PARAMETERS):
         yield f"SchedulerParameters={','.join(others)}"
-    if _backfills(conf) and (reserve := int(number(parameters, _RESERVE, 0.0))) != 1:
-        of = f"the first {reserve} jobs" if reserve else "each job"
-        yield f"starts that backfill reserves for {of} that must wait (only the first of each partition has one)"
     if any(each.get("oversubscribe", "").lower().startswith("exclusive") for each in conf.partitions):
         yield "OverSubscribe=EXCLUSIVE (jobs hold parts of nodes)"
     if any("," in tres.types(tres.gpus(each.get("gres", ""))) for each in conf.nodes):

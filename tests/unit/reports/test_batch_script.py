@@ -37,10 +37,11 @@ COURSE = Reservation("course", frozenset({"n2", "other"}), frozenset(), frozense
 
 
 def request(
-    *options: str, without: str = "", text: bytes = b"", groups: Any = GROUPS, reservations: Any = ()
+    *options: str, without: str | tuple[str, ...] = (), text: bytes = b"", groups: Any = GROUPS, reservations: Any = ()
 ) -> JobRequest:
     """With these lines of options, in place of those of the same names."""
-    names = {option.split(":")[0].strip() for option in options} | {without}
+    left_out = {without} if isinstance(without, str) else set(without)
+    names = {option.split(":")[0].strip() for option in options} | left_out
     kept = [line for line in PRINTED.splitlines() if line.removeprefix("sbatch: ").split(":")[0].strip() not in names]
     lines = [kept[0], *(f"sbatch: {option}" for option in options), *kept[1:]]
     tested, there = parse_tested("\n".join(lines)), PartitionNodes(groups, reservations)
@@ -51,7 +52,7 @@ def test_a_job_requests_what_sbatch_reads_in_its_script() -> None:
     found = request("account : lab", "qos : high", text=b"#!/bin/sh\n#PLUG --urgency=3\ntrain\n#PLUG --urgency=4\n")
     assert found == JobRequest(
         "ada", "n[1-4]", "gpu", "lab", "high", "my-name", gpus=4, cpus=4, memory=400.0, time_limit=5400.0,
-        script=("#PLUG --urgency=3",),
+        script=("#PLUG --urgency=3",), parts=2, apart=True,
     )  # fmt: skip
 
 
@@ -80,6 +81,23 @@ def test_newer_releases_word_the_start_differently(said: str) -> None:
 def test_gpus_are_those_of_the_whole_job(option: str, gpus: int, gpu_type: str) -> None:
     found = request(option, without="gres")
     assert (found.gpus, found.gpu_type) == (gpus, gpu_type)
+
+
+@pytest.mark.parametrize(
+    ("option", "without", "parts", "apart"),
+    [
+        ("gpus : 5", ("gres", "nodes"), 5, False),
+        ("gpus : 5", ("gres",), 2, True),
+        ("gpus-per-node : 3", ("gres", "nodes"), 2, True),
+        ("ntasks : 3", ("gres", "nodes"), 3, False),
+        ("cpus-per-task : 4", ("gres", "nodes"), 1, False),
+    ],
+)
+def test_a_job_is_in_parts_on_nodes_of_their_own_if_it_states_their_number_or_something_of_each(
+    option: str, without: tuple[str, ...], parts: int, apart: bool
+) -> None:
+    found = request(option, without=without)
+    assert (found.parts, found.apart) == (parts, apart)
 
 
 @pytest.mark.parametrize(

@@ -69,6 +69,20 @@ def test_the_network_of_the_last_iteration_is_compared_too() -> None:
     assert [step for stage, step in told if stage == "chosen by"] == [2, 3]
 
 
+def test_of_what_no_training_met_nothing_random_is_left() -> None:
+    """A role, a missing deadline and dependencies, which no simulated job has."""
+    before, model = network.initial(1000, 4), mlf_rl.train(Settings(**TINY))
+    assert not model.arrays["job.weight"][[4, 16, 21]].any()
+    assert not model.arrays["parents.weight"].any()
+    assert not model.arrays["children.weight"].any()
+    after = {name: array + np.float32(0.1) for name, array in before.items()}
+    after["job.weight"][4] = before["job.weight"][4]
+    found = mlf_rl.without_untrained(after, Settings(**TINY))
+    assert not found["job.weight"][4].any()
+    after["job.weight"][4] = 0.0
+    assert all(np.array_equal(found[name], array) for name, array in after.items())
+
+
 def decision(begin: float, end: float, terms: list[float], **others: Any) -> Decision:
     nothing = np.zeros((0, 11), dtype=np.float32)
     blank: dict[str, Any] = {

@@ -11,6 +11,7 @@ from predictors.forecast import Forecasts
 from slurmplug.cluster.limits import JOBS, Assoc, AssocLimits, Limits, QosLimits, ResourceUse
 from slurmplug.forecasting.starts.limit_sums import QueueLimits
 from slurmplug.forecasting.starts.live_queue import LiveQueue, OneMore, waiting_in_order
+from slurmplug.forecasting.starts.node_room import Parts
 from tests.builders import NOW, forecasts, jobs, nodes, snapshot
 
 GPUS_OF_A_NODE = 4
@@ -49,6 +50,23 @@ def full(n: int, *, waiting: int = 0, **columns: Any) -> Snapshot:
 def test_jobs_wait_for_those_that_run_and_for_each_other() -> None:
     found = queue(full(1, waiting=2)).starts()
     np.testing.assert_array_equal(found, [[np.nan] * 3, [60.0] * 3, [160.0] * 3])
+
+
+def test_one_more_job_starts_when_single_nodes_have_room_for_its_parts() -> None:
+    of = full(3)
+    used = of.nodes.used - [[1.0, 0.0, 0.0]]
+    of = replace(
+        of,
+        nodes=replace(of.nodes, used=used),
+        jobs=replace(of.jobs, demand=used.copy()),
+        runs_on=np.array([(row, row, GPUS_OF_A_NODE - 1) for row in range(3)]),
+    )
+    three = np.array([3.0, 1.0, 0.0])
+    on_one, on_three, whole = (
+        replace(one_more(3), parts=Parts(count, True, needs))
+        for count, needs in ((1, three), (3, three / 3), (3, np.array([4.0, 1.0, 0.0])))
+    )
+    assert starts_of(of, one_more(3), on_three, on_one, whole, place=0) == [0.0, 0.0, 60.0, 60.0]
 
 
 def test_one_more_job_is_behind_those_of_its_user() -> None:

@@ -266,3 +266,19 @@ def test_the_shipped_model_does_not_know_jobs_without_deadlines_nor_large_arrays
     without = replace(all_jobs, deadline=np.full(len(all_jobs), np.nan))
     for other in (without, replace(all_jobs, elements=np.full(len(all_jobs), 1000))):
         assert policy.distance(replace(observed.snapshot, jobs=other), observed.forecasts) > 1
+
+
+def test_what_no_training_met_has_no_effect_on_the_shipped_model() -> None:
+    """The role of a server, a missing deadline, dependencies, and algorithms: their weights would be random."""
+    arrays, state = shipped().network._arrays, state_of(busiest(WORKLOADS[0]))
+    n = len(state.jobs)
+    found = network.numbers(arrays, state).jobs
+    jobs = state.jobs.copy()
+    jobs[::2, [4, 16, 21]] = 1.0
+    in_a_row = np.column_stack([np.arange(1, n), np.arange(n - 1)])
+    for other in (replace(state, jobs=jobs), replace(state, edges=in_a_row)):
+        np.testing.assert_allclose(network.numbers(arrays, other).jobs, found, atol=1e-5)
+    kinds = range(network.JOB_FEATURES - network.KINDS, network.JOB_FEATURES)
+    unmet = [row for row in kinds if not arrays["direct.weight"][row].any()]
+    assert unmet
+    assert not arrays["job.weight"][unmet].any()

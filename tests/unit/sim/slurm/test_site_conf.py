@@ -10,6 +10,7 @@ from slurmplug.errors import DataError
 from slurmplug.sim.engine.nodes import parse
 from slurmplug.sim.slurm import site_conf
 from slurmplug.sim.slurm.conf_priority import SHARES
+from slurmplug.sim.slurm.settings import Reservations
 
 Write = Callable[[str], Path]
 NODES = "NodeName=n[1-2] Gres=gpu:4 CPUs=32 RealMemory=64000\n"
@@ -94,7 +95,6 @@ PartitionName=b Nodes=n2 PriorityTier=5
         "PriorityWeightTRES of energy",
         "limits of QOS and associations",
         "SelectType=select/linear (jobs hold parts of nodes)",
-        "starts that backfill reserves for each job that must wait (only the first of each partition has one)",
     )
 
 
@@ -158,20 +158,14 @@ def test_priority_of_a_partition_sets_its_tier_and_its_factor(write: Write) -> N
     assert settings.partitions["a"].tier == settings.weights.partition_priority["a"] == 9
 
 
-@pytest.mark.parametrize(
-    ("lines", "for_whom"),
-    [
-        ("SchedulerParameters=bf_job_part_count_reserve=1", None),
-        ("SchedulerType=sched/builtin", None),
-        ("SchedulerParameters=bf_job_part_count_reserve=3", "for the first 3 jobs"),
-    ],
-)
-def test_backfill_reserves_for_the_first_job_alone_and_says_so_where_slurm_does_not(
-    write: Write, lines: str, for_whom: str | None
-) -> None:
-    found = site_conf.read(write(f"{NODES}\n{lines}\n")).not_followed
-    assert [for_whom in each for each in found if for_whom] == [True] * bool(for_whom)
-    assert bool(found) == bool(for_whom)
+def test_backfill_reserves_as_the_site_sets_it(write: Write) -> None:
+    conf = site_conf.read(write("ClusterName=c\n"))
+    assert conf.settings.reservations == Reservations(60.0, 86_400.0, 0.0, 0)
+    conf = site_conf.read(write(
+        f"{NODES}SchedulerParameters=bf_resolution=300,bf_window=4320,bf_window_linear=10,bf_job_part_count_reserve=3\n"
+    ))  # fmt: skip
+    assert conf.settings.reservations == Reservations(300.0, 3 * 86_400.0, 10.0, 3)
+    assert conf.not_followed == ()
 
 
 def test_usage_is_counted_by_the_billing_weights_of_partitions(write: Write) -> None:
