@@ -116,7 +116,9 @@ class Backfill:
         known = self._not_before.setdefault(kind, [])
         soonest = max((time for least, shortest, time in known if units >= least and limit >= shortest), default=0.0)
         found = self._earliest(row, max(self._pass.now, soonest))
-        known.append((units, limit, found.time if found else np.inf))
+        start = found.time if found else np.inf
+        known[:] = [each for each in known if each[0] < units or each[1] < limit or each[2] > start]
+        known.append((units, limit, start))
         if found is None or found.time > self._pass.now + self._settings.window:
             return None
         self._space.reserve(found.nodes, *self._space.slot(found.time, limit))
@@ -161,7 +163,7 @@ class Backfill:
 
     def _place(self, row: int, ended: int, nodes: Ints) -> Ints:
         """Where the job runs, which fits, once so many of `_ends` are over."""
-        placed = self._placement.place(row, self._free_after(ended), nodes)
+        placed = self._placement.place(row, self._free_after(ended), nodes, self._room_after(row, ended))
         if placed is None:
             raise AssertionError(f"{row} fits and has no place")
         return placed[0]

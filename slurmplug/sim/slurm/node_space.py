@@ -27,6 +27,8 @@ class NodeSpace:
         self._begin = [self._rounded(begin)]
         self.end = self._rounded(end)
         self._free = [(1 << nodes) - 1]
+        self._numbered: dict[int, Ints] = {}
+        """sets of nodes, and the numbers of these"""
 
     def __len__(self) -> int:
         return len(self._begin)
@@ -80,5 +82,7 @@ class NodeSpace:
         return sum(1 << node for node in nodes.tolist())
 
     def _numbers(self, nodes: int) -> Ints:
-        packed = np.frombuffer(nodes.to_bytes(-(-self._nodes // 8), "little"), dtype=np.uint8)
-        return np.flatnonzero(np.unpackbits(packed, bitorder="little"))
+        if nodes not in self._numbered:
+            packed = np.frombuffer(nodes.to_bytes(-(-self._nodes // 8), "little"), dtype=np.uint8)
+            self._numbered[nodes] = np.flatnonzero(np.unpackbits(packed, bitorder="little"))
+        return self._numbered[nodes]

@@ -43,22 +43,22 @@ class Placement:
             return False
         return bool(units > self.room(row, self._total)[nodes].max())
 
-    def place(self, row: int, free: Floats, among: Ints | None = None) -> tuple[Ints, Ints] | None:
+    def place(
+        self, row: int, free: Floats, among: Ints | None = None, room: Floats | None = None
+    ) -> tuple[Ints, Ints] | None:
         """Nodes, and GPUs on each: as many nodes as it requests, else one where one could hold it, else the emptiest.
 
         Of single nodes cons_tres takes the first of that row of neighbours, all with room, whose free CPUs are fewest.
-        among: only these of the nodes of its partition.
+        among: only these of the nodes of its partition. room: (m,) that of `room`, where it is known.
         """
         inside = self._inside[self.where[row]] if among is None else among
-        of_all, free, total = self._index[inside], free[inside], self._total[inside]
-        demand = self._pending.demand[row]
-        requested = demand > 0
+        of_all = self._index[inside]
         units, nodes = int(self._units[row]), int(self._pending.nodes[row])
         if not len(of_all):
             return None
-        if not requested.any():
+        if not (self._pending.demand[row] > 0).any():
             return of_all[:1], np.zeros(1, dtype=np.int64)
-        room = np.floor((free[:, requested] + _SLACK) / demand[requested]).min(axis=1)
+        room = (self.room(row, free) if room is None else room)[inside]
         if nodes > 1:
             fitting = np.flatnonzero(room >= -(-units // nodes))[:nodes]
             if len(fitting) < nodes:
@@ -68,11 +68,11 @@ class Placement:
         if len(fitting):
             numbers = self._nodes[of_all[fitting]]
             rows = np.flatnonzero(np.concatenate([[True], numbers[1:] > numbers[:-1] + 1]))
-            node = fitting[rows[[np.add.reduceat(free[fitting, 1], rows).argmin()]]]
-            return of_all[node], np.array([units if self._pending.gpus[row] else 0])
+            node = of_all[fitting[rows[[np.add.reduceat(free[of_all[fitting], 1], rows).argmin()]]]]
+            return node, np.array([units if self._pending.gpus[row] else 0])
         if not self._pending.gpus[row] or room.clip(0).sum() < units:
             return None
-        if units <= np.floor((total[:, requested] + _SLACK) / demand[requested]).min(axis=1).max():
+        if units <= self.room(row, self._total)[inside].max():
             return None
         order = np.lexsort((np.arange(len(room)), -room))
         reached = np.cumsum(room[order].clip(0))
