@@ -2,12 +2,10 @@
 
 import numpy as np
 
+from policies.placement.parts import parts_on
 from predictors.arrays import Bools, Floats, Ints
 from slurmplug.sim.slurm.partitions import JobPartitions
 from slurmplug.sim.slurm.queue import NodeResources, Pending
-
-_SLACK = 1e-6
-"""of a CPU or a MiB, lost to rounding"""
 
 
 class Placement:
@@ -24,11 +22,7 @@ class Placement:
 
     def room(self, row: int, free: Floats) -> Floats:
         """(m,) how many of its units, GPUs or nodes, the job could have on each node; infinite for one of nothing."""
-        demand = self._pending.demand[row]
-        requested = demand > 0
-        if not requested.any():
-            return np.full(len(free), np.inf)
-        return np.asarray(np.floor((free[:, requested] + _SLACK) / demand[requested]).min(axis=1))
+        return parts_on(free, self._pending.demand[row])
 
     def fits(self, row: int, room: Floats, nodes: Ints) -> bool:
         """Whether it finds its place on these nodes (k,), with `room` (m,) of this class."""
