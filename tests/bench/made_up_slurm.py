@@ -29,8 +29,8 @@ class MadeUpClient(CliClient):
     def __init__(self, jobs: int) -> None:
         super().__init__(None, None, 20.0)
         self._nodes = sinfo(1_000, GresUsed="gpu:a100:8")
-        self._jobs: dict[int, list[str]] = {}
-        """the fields of each"""
+        self._jobs: dict[int, tuple[str, str, str]] = {}
+        """what squeue lists of each: before its priority, that, and after it"""
         self._pending: dict[int, tuple[float, int]] = {}
         """the priority of each that waits, without its SiteFactor, and that"""
         self._marked: tuple[str, dict[int, str]] = ("", {})
@@ -42,9 +42,11 @@ class MadeUpClient(CliClient):
         for record in records.split(_END)[:-1]:
             told = record.split(SEPARATORS.field)
             job_id = int(told[_JOB])
-            self._jobs[job_id] = told
+            priority = told[_PRIORITY]
+            at = len(SEPARATORS.field.join([*told[:_PRIORITY], ""]))
+            self._jobs[job_id] = (record[:at], priority, record[at + len(priority) :])
             if told[_STATE] == "PENDING":
-                self._pending[job_id] = (float(told[_PRIORITY]), 0)
+                self._pending[job_id] = (float(priority), 0)
 
     def set_site_factors(self, site_factors: Mapping[int, int]) -> None:
         """Those of pending jobs, by job id; those of others stay, as Slurm does not change them either."""
@@ -52,7 +54,8 @@ class MadeUpClient(CliClient):
             if job_id in self._pending:
                 own = self._pending[job_id][0]
                 self._pending[job_id] = (own, value)
-                self._jobs[job_id][_PRIORITY] = f"{max(own + value, LEAST_PRIORITY):.0f}"
+                before, _, after = self._jobs[job_id]
+                self._jobs[job_id] = (before, f"{max(own + value, LEAST_PRIORITY):.0f}", after)
                 self._marked[1].pop(job_id, None)
 
     def write(self, commands: Sequence[Command], addresses: Sequence[str]) -> list[Outcome]:
@@ -79,7 +82,7 @@ class MadeUpClient(CliClient):
             self._marked = (fields, {})
         marked = self._marked[1]
         for job_id in self._jobs.keys() - marked.keys():
-            marked[job_id] = f"{field.join(self._jobs[job_id])}{record}\n"
+            marked[job_id] = f"{''.join(self._jobs[job_id]).replace(SEPARATORS.field, field)}{record}\n"
         return "".join(marked[job_id] for job_id in self._jobs)
 
 
