@@ -25,7 +25,10 @@ from pathlib import Path
 
 import numpy as np
 
+from slurmplug.config.schema import Config
+from slurmplug.learning import training
 from slurmplug.ledger.ledger import Ledger
+from slurmplug.processes.one_shot import OneShotProcess
 from slurmplug.reports.estimate import estimate
 from slurmplug.reports.job_request import JobRequest
 from slurmplug.sandbox import ClusterSpec, Sandbox
@@ -45,6 +48,7 @@ LOOK = 0.5
 BUSY = 999
 """the seed of the jobs that had to wait, in the history; those of `live_runs.history` are drawn with 0"""
 OBSERVE = '[mode]\ndefault = "observe"\n'
+MODEL = Config().predictors.runtime
 TIMES = {"SLURM_TIME_FORMAT": "%s"}
 ACCURACY = (0.1, 1.0)
 """the share of its time limit that a job runs, drawn evenly (about so in logs: Mu'alem and Feitelson 2001), before the
@@ -95,6 +99,16 @@ def observed(workload: Workload, ledger: Path) -> list[JobRecord]:
         daemon.signal(signal.SIGTERM)
         shutil.copy(daemon.ledger_path, ledger)
     return [watch.record(number + 1, job, accounted[number + 1][1:3]) for number, job in enumerate(workload.jobs)]
+
+
+def train(path: Path) -> None:
+    """Train the predictors on all jobs of a ledger, as its daemon would."""
+    with closing(Ledger(path)) as ledger:
+        child = OneShotProcess("training", quick_daemon.train, path, MODEL, training.saved_speeds(ledger))
+        while (learnt := child.result()) is None:
+            time.sleep(LOOK)
+        training.save(ledger, learnt, time.time())
+        child.kill()
 
 
 class Watch:
@@ -186,6 +200,7 @@ class Kept:
             began = self._folder / "began.db"
             history(Design(jobs, real_jobs.training, {}, {}, {}), began)
             observed(jobs(BUSY), began)
+            train(began)
             began.rename(path)
         return path
 

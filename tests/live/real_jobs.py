@@ -88,9 +88,7 @@ def run(
         ids.append(cluster.sbatch(user, script(job)))
     left = _left_when_all_is_over(cluster, ids, patience, turned_down)
     listed = ",".join(str(each) for each in ids if each not in left)
-    cluster.wait(
-        lambda: len(accounted(cluster, listed)) == len(ids) - len(left), 60, "the accounting to know all ends"
-    )
+    cluster.wait(lambda: len(accounted(cluster, listed)) == len(ids) - len(left), 60, "the accounting to know all ends")
     result = accounted(cluster, listed)
     return [
         _finished(cluster, job, result.get(its_id, ("PENDING", began + job.submit, math.nan, math.nan)), its_id, began)
