@@ -1,7 +1,8 @@
 """`slurmplug daemon` whose forecasts of the queue are made in seconds for minutes, for jobs that run for seconds.
 
-Where the daemon keeps its queue once a minute while it changes, and forecasts it every five minutes, this one does so
-every second and every five seconds. All else is as in the daemon.
+Where the daemon keeps its queue once a minute while it changes, and forecasts it every five minutes, or after a minute
+where new jobs wait, this one does so every second, every five seconds, and after a second. A second of the processor
+counts for what a minute is to the daemon. All else is as there.
 """
 
 from slurmplug.ledger import budgets
@@ -29,8 +30,9 @@ def main() -> None:
     """The command line of slurmplug."""
     shorten()
     from slurmplug.commands import main as slurmplug
-    from slurmplug.daemon import predictor_training
+    from slurmplug.daemon import predictor_training, queue_forecasting
     from tests.bench import quick_daemon
 
+    queue_forecasting.SHARE *= MINUTE
     predictor_training.train = quick_daemon.train  # type: ignore[assignment]
     slurmplug()
