@@ -9,6 +9,7 @@ import pytest
 from slurmplug.errors import DataError
 from slurmplug.sim.engine.nodes import parse
 from slurmplug.sim.slurm import site_conf
+from slurmplug.sim.slurm.classic_fairshare import Classic
 from slurmplug.sim.slurm.conf_priority import SHARES
 from slurmplug.sim.slurm.settings import Reservations
 
@@ -168,6 +169,8 @@ def test_flags_and_favor_small_change_the_factors(write: Write) -> None:
     assert (weights.favor_small, weights.relative_to_time, weights.partition) == (True, True, 1000)
     assert not any("Priority" in each for each in conf.not_followed)
     assert site_conf.read(write("PriorityFlags=NO_NORMAL_QOS")).qos_is_relative is False
+    every = site_conf.read(write("PriorityFlags=NO_NORMAL_ALL"))
+    assert (every.qos_is_relative, every.assoc_is_relative, every.not_followed) == (False, False, ())
 
 
 def test_priority_of_a_partition_sets_its_tier_and_its_factor(write: Write) -> None:
@@ -197,23 +200,24 @@ PartitionName=cpu Nodes=n2
 
 
 @pytest.mark.parametrize(
-    ("lines", "fair_tree", "said"),
+    ("lines", "classic", "said"),
     [
-        ("", True, (SHARES,)),
-        ("PriorityFlags=FAIR_TREE", True, (SHARES,)),
-        ("PriorityFlags=MAX_TRES,no_fair_tree", False, ("PriorityFlags=NO_FAIR_TREE", "PriorityFlags=MAX_TRES")),
+        ("", None, (SHARES,)),
+        ("PriorityFlags=FAIR_TREE", None, (SHARES,)),
+        ("PriorityFlags=MAX_TRES,no_fair_tree", Classic(), (SHARES, "PriorityFlags=MAX_TRES")),
+        ("PriorityFlags=DEPTH_OBLIVIOUS\nFairShareDampeningFactor=5", Classic(5.0, depth_oblivious=True), (SHARES,)),
         (
             "PartitionName=a Nodes=n1 TRESBillingWeights=node=1",
-            True,
+            None,
             (SHARES, "TRESBillingWeights of node"),
         ),
     ],
 )
 def test_what_of_fairshare_is_not_followed_is_said(
-    write: Write, lines: str, *, fair_tree: bool, said: tuple[str, ...]
+    write: Write, lines: str, classic: Classic | None, said: tuple[str, ...]
 ) -> None:
     conf = site_conf.read(write(f"SchedulerType=sched/builtin\nPriorityWeightFairshare=100\n{lines}\n"))
-    assert conf.fair_tree == fair_tree
+    assert conf.settings.classic == classic
     assert len(conf.not_followed) == len(said)
     assert all(each.startswith(start) for each, start in zip(conf.not_followed, said, strict=True))
 
