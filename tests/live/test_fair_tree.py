@@ -37,13 +37,7 @@ SHOWN = "Account,User,Partition,RawUsage,NormUsage,FairShare"
 
 
 @pytest.mark.parametrize(
-    "settings",
-    [
-        {},
-        {"PriorityFlags": "NO_FAIR_TREE", "FairShareDampeningFactor": "3"},
-        {"PriorityFlags": "DEPTH_OBLIVIOUS"},
-    ],
-    ids=["fair_tree", "classic", "depth_oblivious"],
+    "settings", [{}, {"PriorityFlags": "NO_FAIR_TREE", "FairShareDampeningFactor": "3"}], ids=["fair_tree", "classic"]
 )
 def test_factors_and_usage_are_those_of_sshare(
     special_cluster: Callable[[ClusterSpec], Sandbox], tmp_path: Path, settings: Mapping[str, str]
@@ -67,10 +61,12 @@ def test_factors_and_usage_are_those_of_sshare(
     conf = site_limits.with_limits(site_conf.read(cluster.layout.slurm_conf), dumped(cluster, tmp_path))
     assert conf.settings.shares is not None
     whom = [assoc for assoc in conf.settings.shares.of if assoc.user]
-    classic = conf.settings.classic
-    tree = ClassicFairshare(conf.settings.shares, [], classic) if classic else FairTree(conf.settings.shares, [])
-    factors = tree.factors(np.array([usage[each] for each in whom]))
-    print(factors.round(4).tolist(), [by_assoc[each]["FairShare"] for each in whom])
+    dampening = conf.settings.dampening
+    if dampening:
+        parts = np.array([float(by_assoc[each]["NormUsage"] or 0) for each in whom])
+        factors = ClassicFairshare(conf.settings.shares, [], dampening).factors(parts)
+    else:
+        factors = FairTree(conf.settings.shares, []).factors(np.array([usage[each] for each in whom]))
     expected = [float(by_assoc[each]["FairShare"]) for each in whom]
     assert factors == pytest.approx(expected, abs=1e-5), by_assoc
     assert len(set(expected)) > 8

@@ -5,7 +5,6 @@ what others in the account have used as well, and d FairShareDampeningFactor.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -13,25 +12,14 @@ from predictors.arrays import Floats
 from slurmplug.cluster.limits import Assoc
 from slurmplug.sim.slurm.share_tree import Shares, ShareTree
 
-_INADEQUATE = 5.0
-"""f of priority_multifactor.c: how much it matters that an account uses another part than its shares are"""
-
-
-@dataclass(frozen=True)
-class Classic:
-    """`dampening`: d; `depth_oblivious`: PriorityFlags=DEPTH_OBLIVIOUS."""
-
-    dampening: float = 1.0
-    depth_oblivious: bool = False
-
 
 class ClassicFairshare(ShareTree):
     """The factors of a site's users."""
 
-    def __init__(self, shares: Shares, jobs: Sequence[Assoc], settings: Classic) -> None:
+    def __init__(self, shares: Shares, jobs: Sequence[Assoc], dampening: float) -> None:
         """shares, jobs: as `ShareTree`."""
         super().__init__(shares, jobs)
-        self._settings = settings
+        self._dampening = dampening
         self._norm = np.ones(len(self._share))
         """(a,) of all shares"""
         for at in range(1, len(self._share)):
@@ -44,7 +32,7 @@ class ClassicFairshare(ShareTree):
         effective = self._effective(self._usage(used))
         fair = np.where(self._own, np.arange(len(self._share)), self._account)[self._user_at]
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-            factors: Floats = 2.0 ** -(effective[fair] / self._norm[fair] / self._settings.dampening)
+            factors: Floats = 2.0 ** -(effective[fair] / self._norm[fair] / self._dampening)
         factors[self._norm[fair] <= 0] = 0.0
         return factors
 
@@ -59,22 +47,8 @@ class ClassicFairshare(ShareTree):
                 continue
             if not self._own[at]:
                 found[at] = found[account]
-            elif self._settings.depth_oblivious:
-                found[at] = self._oblivious(at, part, found)
             elif self._level_shares[at]:
                 found[at] += (found[account] - part[at]) * self._share[at] / self._level_shares[at]
             else:
                 found[at] = found[account]
         return found
-
-    def _oblivious(self, at: int, part: Floats, effective: Floats) -> float:
-        """R x S of `_depth_oblivious_set_usage_efctv`."""
-        account, norm = self._account[at], self._norm
-        if not (norm[at] and norm[account] and effective[account] and part[at]):
-            return float(part[at])
-        above = effective[account] / norm[account]
-        beside = part[(self._account == account) & self._own].sum() / norm[account]
-        own = part[at] / norm[at] / beside
-        logs = np.log(above), np.log(own)
-        power = 1.0 if logs[0] * logs[1] >= 0 else 1 / (1 + (_INADEQUATE * logs[0]) ** 2)
-        return float(above * own**power * norm[at])

@@ -4,7 +4,6 @@ from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 
 from slurmplug.console import times
-from slurmplug.sim.slurm.classic_fairshare import Classic
 from slurmplug.sim.slurm.conf_lines import ConfLines, number
 from slurmplug.sim.slurm.conf_nodes import totals
 from slurmplug.sim.slurm.multifactor import Billing, Weights
@@ -21,7 +20,7 @@ _PRIORITY, _BILLING = "PriorityWeightTRES", "TRESBillingWeights"
 _YES = frozenset({"yes", "up", "true", "1"})
 _NO_NORMAL = frozenset({"NO_NORMAL_ASSOC", "NO_NORMAL_PART", "NO_NORMAL_QOS", "NO_NORMAL_TRES"})
 _ALL = "NO_NORMAL_ALL"
-_FLAGS = frozenset({"FAIR_TREE", "NO_FAIR_TREE", "DEPTH_OBLIVIOUS", *_NO_NORMAL, _ALL, "SMALL_RELATIVE_TO_TIME"})
+_FLAGS = frozenset({"FAIR_TREE", "NO_FAIR_TREE", *_NO_NORMAL, _ALL, "SMALL_RELATIVE_TO_TIME"})
 """those that are followed"""
 
 
@@ -93,12 +92,11 @@ def priority_flags(conf: ConfLines) -> set[str]:
     return flags | _NO_NORMAL if _ALL in flags else flags
 
 
-def classic(conf: ConfLines) -> Classic | None:
-    """How fairshare is computed without Fair Tree, None with it. Raises ValueError."""
-    oblivious = "DEPTH_OBLIVIOUS" in priority_flags(conf)
-    if not oblivious and "NO_FAIR_TREE" not in priority_flags(conf):
+def dampening(conf: ConfLines) -> float | None:
+    """FairShareDampeningFactor, None with Fair Tree, which DEPTH_OBLIVIOUS turns off, too. Raises ValueError."""
+    if priority_flags(conf).isdisjoint({"NO_FAIR_TREE", "DEPTH_OBLIVIOUS"}):
         return None
-    return Classic(max(number(conf.values, "fairsharedampeningfactor", 1.0), 1.0), oblivious)
+    return max(number(conf.values, "fairsharedampeningfactor", 1.0), 1.0)
 
 
 def _tres_weights(values: Mapping[str, str], keyword: str) -> dict[str, float]:

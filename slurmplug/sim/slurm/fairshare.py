@@ -7,7 +7,7 @@ import numpy as np
 from predictors.arrays import Floats, Ints
 from slurmplug.cluster.limits import Assoc
 from slurmplug.sim.engine.workload_table import WorkloadTable
-from slurmplug.sim.slurm.classic_fairshare import Classic, ClassicFairshare
+from slurmplug.sim.slurm.classic_fairshare import ClassicFairshare
 from slurmplug.sim.slurm.fair_tree import FairTree
 from slurmplug.sim.slurm.multifactor import Usage
 from slurmplug.sim.slurm.settings import LauncherSettings
@@ -26,7 +26,7 @@ class Fairshare:
         self._user, self._tree, self._billing = user, tree, billing
         self._users = tree.users if tree else int(user.max(initial=-1)) + 1
         self._half_life, self._interval = settings.weights.half_life, settings.fairshare_interval
-        self._dampening = (settings.classic or Classic()).dampening
+        self._dampening = settings.dampening or 1.0
         self._usage = Usage()
         self._holding = np.zeros(self._users)
         self._factors = np.ones(self._users)
@@ -40,7 +40,7 @@ class Fairshare:
             _, user = np.unique(table.columns["user"], return_inverse=True)
             return cls(user, None, billing, settings)
         shares, jobs = settings.shares, list(associations(table))
-        tree = ClassicFairshare(shares, jobs, settings.classic) if settings.classic else FairTree(shares, jobs)
+        tree = ClassicFairshare(shares, jobs, settings.dampening) if settings.dampening else FairTree(shares, jobs)
         return cls(tree.number, tree, billing, settings)
 
     def advance(self, now: float) -> None:

@@ -1,19 +1,17 @@
 """Fairshare without Fair Tree, beside factors worked out by hand."""
 
-from typing import Any
-
 import numpy as np
 import pytest
 
-from slurmplug.sim.slurm.classic_fairshare import Classic, ClassicFairshare
+from slurmplug.sim.slurm.classic_fairshare import ClassicFairshare
 from slurmplug.sim.slurm.share_tree import OF_PARENT
 from tests.unit.sim.slurm.test_fair_tree import assoc, shares_of
 
 ACCOUNTS: dict[str, float] = {"a": 60, "a:ada": 1, "a:bob": 1, "b": 40, "b:eve": 1}
 
 
-def factors(shares: dict[str, float], *used: float, jobs: tuple[str, ...] = (), **settings: Any) -> list[float]:
-    made = ClassicFairshare(shares_of(shares), [assoc(each) for each in jobs], Classic(**settings))
+def factors(shares: dict[str, float], *used: float, jobs: tuple[str, ...] = (), dampening: float = 1.0) -> list[float]:
+    made = ClassicFairshare(shares_of(shares), [assoc(each) for each in jobs], dampening)
     found: list[float] = made.factors(np.array(used)).tolist()
     return found
 
@@ -39,12 +37,11 @@ def test_a_user_with_the_shares_of_the_account_has_its_factor() -> None:
     assert found[1] == pytest.approx(2 ** -(0.5 / 0.6)), "the only one with shares of its own has all of them"
 
 
-def test_a_level_more_counts_twice_and_with_depth_oblivious_by_what_the_account_used() -> None:
-    deep: dict[str, float] = {"a": 50, "a/sub": 50, "sub:ada": 1, "sub:bob": 1, "b": 50, "b:eve": 1}
-    # a used 0.5 of all, which is its part: so is ada's exponent her part of the account's usage over that of its shares
-    plain, oblivious = (factors(deep, 40, 10, 50, depth_oblivious=flag) for flag in (False, True))
-    assert plain[0] == pytest.approx(2 ** -(0.45 / 0.25))
-    assert oblivious[0] == pytest.approx(2 ** -(0.4 / 0.25))
+def test_each_level_charges_for_a_part_of_what_others_in_it_have_used() -> None:
+    deep: dict[str, float] = {"a": 50, "a/sub": 50, "a:dan": 50, "sub:ada": 1, "sub:bob": 1, "b": 50, "b:eve": 1}
+    of_sub = 0.4 + (0.5 - 0.4) * 0.5
+    expected = 0.3 + (of_sub - 0.3) * 0.5
+    assert factors(deep, 10, 30, 10, 50)[1] == pytest.approx(2 ** -(expected / 0.125))
 
 
 def test_a_new_user_has_one_share_of_the_account() -> None:

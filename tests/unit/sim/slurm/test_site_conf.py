@@ -9,7 +9,6 @@ import pytest
 from slurmplug.errors import DataError
 from slurmplug.sim.engine.nodes import parse
 from slurmplug.sim.slurm import site_conf
-from slurmplug.sim.slurm.classic_fairshare import Classic
 from slurmplug.sim.slurm.conf_priority import SHARES
 from slurmplug.sim.slurm.settings import Reservations
 
@@ -200,12 +199,12 @@ PartitionName=cpu Nodes=n2
 
 
 @pytest.mark.parametrize(
-    ("lines", "classic", "said"),
+    ("lines", "dampening", "said"),
     [
         ("", None, (SHARES,)),
         ("PriorityFlags=FAIR_TREE", None, (SHARES,)),
-        ("PriorityFlags=MAX_TRES,no_fair_tree", Classic(), (SHARES, "PriorityFlags=MAX_TRES")),
-        ("PriorityFlags=DEPTH_OBLIVIOUS\nFairShareDampeningFactor=5", Classic(5.0, depth_oblivious=True), (SHARES,)),
+        ("PriorityFlags=MAX_TRES,no_fair_tree", 1.0, (SHARES, "PriorityFlags=MAX_TRES")),
+        ("PriorityFlags=DEPTH_OBLIVIOUS\nFairShareDampeningFactor=5", 5.0, (SHARES, "PriorityFlags=DEPTH_OBLIVIOUS")),
         (
             "PartitionName=a Nodes=n1 TRESBillingWeights=node=1",
             None,
@@ -214,10 +213,10 @@ PartitionName=cpu Nodes=n2
     ],
 )
 def test_what_of_fairshare_is_not_followed_is_said(
-    write: Write, lines: str, classic: Classic | None, said: tuple[str, ...]
+    write: Write, lines: str, dampening: float | None, said: tuple[str, ...]
 ) -> None:
     conf = site_conf.read(write(f"SchedulerType=sched/builtin\nPriorityWeightFairshare=100\n{lines}\n"))
-    assert conf.settings.classic == classic
+    assert conf.settings.dampening == dampening
     assert len(conf.not_followed) == len(said)
     assert all(each.startswith(start) for each, start in zip(conf.not_followed, said, strict=True))
 
