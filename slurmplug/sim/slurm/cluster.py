@@ -18,7 +18,8 @@ from slurmplug.cluster.port import Command, Reading, Reservation, ResourceReques
 from slurmplug.sim.adapters.cluster import NO_JOBS, NO_NODES, SimCluster
 from slurmplug.sim.engine.engine import DONE, PENDING, Engine
 from slurmplug.sim.engine.workload_table import CLUSTER
-from slurmplug.sim.slurm.fairshare import Fairshare
+from slurmplug.sim.slurm.assoc_priority import factors
+from slurmplug.sim.slurm.fairshare import Fairshare, associations
 from slurmplug.sim.slurm.job_limits import JobLimits
 from slurmplug.sim.slurm.job_requests import JobRequests
 from slurmplug.sim.slurm.launcher import jobs_to_start, priorities
@@ -71,6 +72,8 @@ class SlurmSimCluster(SimCluster):
         )  # fmt: skip
         self._single = np.diff(table.first_row) == 1
         self._fairshare = Fairshare.of(table, self._settings)
+        priorities = self._settings.assoc_priority
+        self._assoc = factors(priorities, associations(table)) if priorities else None
         trainings = np.arange(len(requests.gpus))
         self._partitions = job_partitions(
             self._settings.partitions, requests.columns["partition"],
@@ -338,6 +341,7 @@ class SlurmSimCluster(SimCluster):
             else np.zeros(len(first)),
             site_factor=self.site_factors[first],
             whole=requests.whole[waiting] if requests.whole.any() else None,
+            assoc=self._assoc[first] if self._assoc is not None else None,
         )
 
     def _room(self) -> NodeResources:

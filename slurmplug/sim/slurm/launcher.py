@@ -44,6 +44,7 @@ def priorities(
         nice=pending.nice,
         site_factor=pending.site_factor,
         requested=np.column_stack([requested, nodes]) if weights.tres else None,
+        assoc=pending.assoc,
     )
 
 

@@ -16,6 +16,7 @@ class Pending:
     of its GPUs, the first being the GPU itself, or of each of its nodes where `gpus` is 0. eligible: since when it has
     waited. begin: not before. reservation: its name, or empty. whole: it gets whole nodes, None if no job does; else
     the last of the resources is the node itself.
+    assoc: the priority of its association, from 0 to 1, None if none has any.
     """
 
     gpus: Ints
@@ -30,6 +31,7 @@ class Pending:
     nice: Floats
     site_factor: Floats
     whole: Bools | None = None
+    assoc: Floats | None = None
 
     def __len__(self) -> int:
         return len(self.gpus)
