@@ -26,7 +26,7 @@ ACCOUNTS = (
 USERS = (
     (0, "physics", "1"), (1, "physics", "2"), (0, "theory", "5"), (1, "theory", "1"), (0, "shared", "1"),
     (2, "shared", "1"), (2, "biology", "parent"), (1, "biology", "4"), (0, "idle", "1"), (1, "idle", "1"),
-    (2, "nothing", "1"), (0, "direct", "parent"), (1, "direct", "2"),
+    (2, "nothing", "1"), (1, "direct", "2"),
 )  # fmt: skip
 """researcher, account, shares"""
 JOBS = (
