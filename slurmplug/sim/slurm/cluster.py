@@ -344,7 +344,7 @@ class SlurmSimCluster(SimCluster):
             if self._nice
             else np.zeros(len(first)),
             site_factor=self.site_factors[first],
-            whole=requests.whole[waiting] if requests.whole.any() else None,
+            whole=requests.whole[waiting] if requests.any_whole else None,
             assoc=self._assoc[first] if self._assoc is not None else None,
         )
 
