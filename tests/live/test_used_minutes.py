@@ -21,11 +21,11 @@ def test_a_replay_waits_until_what_an_account_has_used_has_halved_often_enough(
     """A minute of a GPU may be used, and usage halves each minute; the other account has no limit."""
     cluster = special_cluster(SPEC)
     vision, language = cluster.researchers[:2]
-    cluster.run("root", ["sacctmgr", "-i", "modify", "account", "vision", "set", "GrpTRESMins=gres/gpu=1"])
     time.sleep(2)  # sacct lists what ended in the second from which on it is asked
     since = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime())
     first = cluster.sbatch(vision, SCRIPT.format(4, 60))
-    cluster.wait_job(first, "COMPLETED", 120)
+    cluster.wait_job(first, "COMPLETED", 120)  # a limit that there was before would have ended it
+    cluster.run("root", ["sacctmgr", "-i", "modify", "account", "vision", "set", "GrpTRESMins=gres/gpu=1"])
     held, free = cluster.sbatch(vision, SCRIPT.format(1, 5)), cluster.sbatch(language, SCRIPT.format(1, 5))
     for job in (free, held):
         cluster.wait_job(job, "COMPLETED", 300)
