@@ -7,7 +7,7 @@ import pytest
 
 from slurmplug.sim.slurm.backfill import Backfill, Reservation
 from slurmplug.sim.slurm.launcher import jobs_to_start
-from slurmplug.sim.slurm.node_space import NodeSpace, bits
+from slurmplug.sim.slurm.node_space import NodeSpace
 from slurmplug.sim.slurm.partitions import one_for_all
 from slurmplug.sim.slurm.queue import HeldResources, NodeResources, Pending
 from slurmplug.sim.slurm.scheduling_pass import SchedulingPass
@@ -130,15 +130,14 @@ def test_what_starts_is_what_the_whole_plan_starts(seed: int) -> None:
 
 
 def test_free_nodes_are_those_without_a_reservation_in_all_of_a_time() -> None:
-    space, inside = NodeSpace(3, 0.0, 1000.0, 10.0), bits(np.array([True, True, False]))
-    space.reserve(np.array([0]), 100.0, 200.0)
-    space.reserve(np.array([1]), 150.0, 300.0)
-    assert space.free(inside, 0.0, 90.0)[0].tolist() == [0, 1]
-    assert space.free(inside, 0.0, 100.0)[0].tolist() == [1]
-    free, later = space.free(inside, 0.0, 160.0)
-    assert free.tolist() == []
-    assert later == 200.0
-    assert space.free(inside, 200.0, 250.0)[0].tolist() == [0]
-    assert space.overlaps(np.array([0]), 190.0, 250.0)
-    assert not space.overlaps(np.array([0]), 200.0, 250.0)
+    space, inside = NodeSpace(3, 0.0, 1000.0, 10.0), 0b011
+    space.reserve(0b001, 100.0, 200.0)
+    space.reserve(0b010, 150.0, 300.0)
+    assert space.free(inside, 0.0, 90.0)[0] == 0b011
+    assert space.free(inside, 0.0, 100.0)[0] == 0b010
+    assert space.free(inside, 0.0, 160.0) == (0, 200.0)
+    assert space.free(inside, 200.0, 250.0)[0] == 0b001
+    assert [space.free_until(time) for time in (90.0, 100.0, 160.0)] == [0b111, 0b110, 0b100]
+    assert space.overlaps(0b001, 190.0, 250.0)
+    assert not space.overlaps(0b001, 200.0, 250.0)
     assert space.slot(114.0, 60.0) == (110.0, 180.0)
