@@ -125,7 +125,8 @@ class Backfill:
     def _has_room_now(self, kind: Kind, units: int, nodes: NodeSet) -> bool:
         """Whether one of the kind finds its place on these nodes now."""
         if self._spreads(kind, units, nodes):
-            return self._placement.room_of(kind.demand, self._pass.free)[numbers(nodes)].clip(0).sum() >= units
+            room = self._placement.room_of(kind.demand, self._pass.free)
+            return bool(room[numbers(nodes)].clip(0).sum() >= units)
         key = (kind.demand, _parts(kind, units))
         if key not in self._now:
             self._now[key] = node_set(self._placement.room_of(kind.demand, self._pass.free) >= key[1])
@@ -138,12 +139,16 @@ class Backfill:
 
     def _reserve(self, row: int) -> Reservation | None:
         """The reservation of a job that cannot start now, None where it gets none."""
-        partition, most = str(self._pass.pending.partition[row]), self._settings.of_partition
+        most = self._settings.of_partition
+        partition = str(self._pass.pending.partition[row]) if most else ""
         if most and self._of_partition.get(partition, 0) >= most:
             return None
-        known, units, limit = self._kind(row).not_before, self._units[row], self._limit[row]
-        soonest = max((time for least, shortest, time in known if units >= least and limit >= shortest), default=0.0)
-        found = self._earliest(row, max(self._pass.now, soonest))
+        kind, units, limit = self._kind(row), self._units[row], self._limit[row]
+        soonest, known = self._pass.now, kind.not_before
+        for least, shortest, time in known:
+            if time > soonest and units >= least and limit >= shortest:
+                soonest = time
+        found = self._earliest(row, kind, soonest)
         start = found.time if found else inf
         known[:] = [each for each in known if each[0] < units or each[1] < limit or each[2] > start]
         known.append((units, limit, start))
@@ -153,14 +158,14 @@ class Backfill:
         self._of_partition[partition] = self._of_partition.get(partition, 0) + 1
         return found
 
-    def _earliest(self, row: int, soonest: float) -> Reservation | None:
+    def _earliest(self, row: int, kind: Kind, soonest: float) -> Reservation | None:
         """The first start within the window from then on."""
-        kind, limit, space = self._kind(row), self._limit[row], self._space
+        limit, space, least = self._limit[row], self._space, max(kind.nodes, 1)
         later = soonest
         while later <= space.end:
             start = later
             nodes, later = space.free(kind.inside, start, start + limit)
-            found = self._will_run(row, nodes, start, later) if nodes.bit_count() >= max(kind.nodes, 1) else None
+            found = self._will_run(row, kind, nodes, start, later) if nodes.bit_count() >= least else None
             if found and space.overlaps(found.of, *space.slot(found.time, limit)):
                 later = found.time + (self._settings.resolution if found.time == start else 0.0)
             elif found and not 0.0 < later < found.time:
@@ -169,12 +174,12 @@ class Backfill:
                 return None
         return None
 
-    def _will_run(self, row: int, nodes: NodeSet, start: float, until: float) -> Reservation | None:
+    def _will_run(self, row: int, kind: Kind, nodes: NodeSet, start: float, until: float) -> Reservation | None:
         """When the job could start on these nodes, as what runs ends; what ends after `until`, if it is not 0, is not
         considered (select/cons_tres, `_future_run_test`)."""
         if self._room is None:
             self._room = RoomByEnd(self._pass.free, self._pass.held, self._pass.now)
-        room, kind, units = self._room, self._kind(row), self._units[row]
+        room, units = self._room, self._units[row]
         if self._spreads(kind, units, nodes):
             fits_at = room.soonest_spread(kind.demand, units, nodes)
         else:
@@ -183,10 +188,10 @@ class Backfill:
         if fits_at is None or fits_at > last:
             return None
         if fits_at <= first:
-            return Reservation(row, start, self._place(row, first, nodes))
+            return Reservation(row, start, self._place(kind, units, first, nodes))
         together = self._end_of_window(room.first_end(nodes, first, last), room.times[fits_at - 1])
         over = min(room.over(together), last)
-        found = self._place(row, over, nodes)
+        found = self._place(kind, units, over, nodes)
         return Reservation(row, room.last_end(each_of(found), over), found)
 
     def _end_of_window(self, first_end: float, end: float) -> float:
@@ -200,10 +205,9 @@ class Backfill:
             window *= 2
         return begin + window
 
-    def _place(self, row: int, over: int, nodes: NodeSet) -> NodeSet:
+    def _place(self, kind: Kind, units: int, over: int, nodes: NodeSet) -> NodeSet:
         """Where the job runs, which fits, once so many entries of what is held are over."""
         assert self._room
-        kind, units = self._kind(row), self._units[row]
         if not any(kind.demand):
             return first_of(nodes, 1)
         if self._spreads(kind, units, nodes):

@@ -50,6 +50,7 @@ class SlurmSimCluster(SimCluster):
     def __init__(self, engine: Engine, settings: LauncherSettings | None = None) -> None:
         super().__init__(engine)
         self._settings = settings or LauncherSettings()
+        self._in_order_only = replace(self._settings, backfill=False)
         self._node_lists: dict[int, dict[str, str]] = {}
         """by row, the nodes that a job requires or excludes"""
         self._node_counts: dict[int, int] = {}
@@ -262,7 +263,7 @@ class SlurmSimCluster(SimCluster):
         if len(waiting):
             pending, room = self._pending(waiting), self._room()
             of_priority = self._set_priorities(waiting, pending, room)
-            settings = replace(self._settings, backfill=backfill)
+            settings = self._settings if backfill else self._in_order_only
             held = self._held_resources()
             limited = self._limits.left(engine, waiting, pending) if self._limits else None
             found = jobs_to_start(
@@ -285,7 +286,8 @@ class SlurmSimCluster(SimCluster):
             left = np.flatnonzero(state != DONE)
             self._oldest += int(left[0]) if len(left) else len(state)
             state = self.engine.state[self._oldest : self.engine.arrived]
-        return np.unique(self.engine.table.training[np.flatnonzero(state == PENDING) + self._oldest])
+        found = self.engine.table.training[np.flatnonzero(state == PENDING) + self._oldest]
+        return found[np.diff(found, prepend=-1) > 0]
 
     def _set_priorities(self, waiting: Ints, pending: Pending, room: NodeResources) -> Ints:
         first = self.engine.table.first_row[waiting]
@@ -363,7 +365,7 @@ class SlurmSimCluster(SimCluster):
         self._held.add(row, nodes, self._with_types(amounts, nodes), until)
 
     def _held_resources(self) -> HeldResources:
-        self._held.keep(self.engine.allocations.holds)
+        self._held.keep(self.engine.allocations.holds.keys())
         nodes = [each.node for each in self._releasing]
         amounts = self._with_types(np.array([each.amount for each in self._releasing]).reshape(-1, 3), nodes)
         return self._held.resources(nodes, amounts, [each.until for each in self._releasing])
@@ -386,5 +388,7 @@ class SlurmSimCluster(SimCluster):
 
     def _with_types(self, amounts: Floats, nodes: Sequence[int] | Ints) -> Floats:
         """The amounts (k, resources) on these nodes (k,), with the GPUs of each type that jobs request beside them."""
+        if not len(self._requests.gpu_types):
+            return amounts
         of_type = self.engine.nodes.gpu_type[np.asarray(nodes, dtype=np.int64)][:, None] == self._requests.gpu_types
         return np.concatenate([amounts, of_type * amounts[:, :1]], axis=1)

@@ -5,7 +5,6 @@ A reservation has whole nodes, however little of them its job requests. Times ar
 
 from bisect import bisect_left, bisect_right
 from functools import reduce
-from itertools import accumulate
 from operator import and_
 
 from slurmplug.sim.slurm.node_sets import NodeSet, all_of
@@ -19,18 +18,19 @@ class NodeSpace:
         self._resolution = resolution
         self._begin = [self._rounded(begin)]
         self.end = self._rounded(end)
-        self._free = [all_of(nodes)]
-        self._from_now: list[NodeSet] = []
-        """the nodes that are free in all slots up to each, empty where it is to be computed"""
+        self._all = all_of(nodes)
+        self._free = [self._all]
+        self._first: list[float] = []
+        self._reserved: list[NodeSet] = []
+        """the nodes with a reservation that begins until each of these times"""
 
     def __len__(self) -> int:
         return len(self._begin)
 
     def free_until(self, end: float) -> NodeSet:
         """The nodes that are free from the beginning until then."""
-        if not self._from_now:
-            self._from_now = list(accumulate(self._free, and_))
-        return self._from_now[max(bisect_right(self._begin, end) - 1, 0)]
+        at = bisect_right(self._first, max(end, self._begin[0]))
+        return self._all & ~self._reserved[at - 1] if at else self._all
 
     def free(self, inside: NodeSet, start: float, end: float) -> tuple[NodeSet, float]:
         """Those nodes of this set that are free from start to end; and the end of the first slot after which others
@@ -65,7 +65,17 @@ class NodeSpace:
         last = self._cut(end) if end < self.end else len(self)
         left = ~nodes
         self._free[first:last] = [each & left for each in self._free[first:last]]
-        self._from_now = []
+        self._note_first(nodes, start)
+
+    def _note_first(self, nodes: NodeSet, start: float) -> None:
+        at = bisect_left(self._first, start)
+        before = self._reserved[at - 1] if at else 0
+        if not nodes & ~before:
+            return
+        if at == len(self._first) or self._first[at] != start:
+            self._first.insert(at, start)
+            self._reserved.insert(at, before)
+        self._reserved[at:] = [each | nodes for each in self._reserved[at:]]
 
     def _cut(self, time: float) -> int:
         """The number of the slot that begins then, which it is made to do."""

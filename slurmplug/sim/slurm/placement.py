@@ -1,5 +1,7 @@
 """On which nodes the simulated Slurm puts a job, as select/cons_tres does."""
 
+from functools import cached_property
+
 import numpy as np
 
 from policies.placement.parts import parts_on
@@ -20,10 +22,13 @@ class Placement:
         self._index = np.arange(len(nodes))
         self._inside = [slice(None) if each.all() else np.flatnonzero(each) for each in self.sets]
         """by set, which of the nodes are in it"""
-        self.behind_another: NodeSet = node_set(np.diff(nodes, prepend=-1) == 1) & ~1
-        """those whose left neighbour in the cluster is there too"""
         self._total_room: dict[Demand, Floats] = {}
         self._holding: dict[tuple[Demand, int], NodeSet] = {}
+
+    @cached_property
+    def behind_another(self) -> NodeSet:
+        """Those whose left neighbour in the cluster is there too."""
+        return node_set(np.diff(self._nodes, prepend=self._nodes[:1]) == 1)
 
     def room_of(self, demand: Demand, free: Floats) -> Floats:
         """(m,) how many parts that need so much each node has room for; infinite for one that needs nothing."""

@@ -85,7 +85,7 @@ class RoomByEnd:
         """What the node has free of its CPUs, the second resource, once so many entries are over."""
         if not self._cpus:
             self._cpus = self._free[:, :, 1].tolist()
-        return self._cpus[node][bisect_right(self._ends_on[node], over)]
+        return float(self._cpus[node][bisect_right(self._ends_on[node], over)])
 
     def first_end(self, nodes: NodeSet, first: int, last: int) -> float:
         """When the first of these entries that is on these nodes ends, or the first of all where none is."""
