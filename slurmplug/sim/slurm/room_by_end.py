@@ -39,7 +39,7 @@ class RoomByEnd:
         freed[self._node[by_node], place] = held.amount[order][by_node]
         self._free: Floats = np.cumsum(freed, axis=1)
         """(m, 1 + most entries of a node, resources) after so many of its entries, that are over at `_counts`"""
-        self._ends_on = [
+        self._ends_on: list[list[int]] = [
             each[1:count] for each, count in zip(self._counts.tolist(), (on_each + 1).tolist(), strict=True)
         ]
         self._parts: dict[Demand, Floats] = {}
@@ -85,7 +85,7 @@ class RoomByEnd:
         """What the node has free of its CPUs, the second resource, once so many entries are over."""
         if not self._cpus:
             self._cpus = self._free[:, :, 1].tolist()
-        return float(self._cpus[node][bisect_right(self._ends_on[node], over)])
+        return self._cpus[node][bisect_right(self._ends_on[node], over)]
 
     def first_end(self, nodes: NodeSet, first: int, last: int) -> float:
         """When the first of these entries that is on these nodes ends, or the first of all where none is."""

@@ -141,3 +141,22 @@ def test_free_nodes_are_those_without_a_reservation_in_all_of_a_time() -> None:
     assert space.overlaps(0b001, 190.0, 250.0)
     assert not space.overlaps(0b001, 200.0, 250.0)
     assert space.slot(114.0, 60.0) == (110.0, 180.0)
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_a_job_is_planned_where_it_would_start(seed: int) -> None:
+    """All that runs ends at once: a reservation then has the nodes that the job gets when it is alone."""
+    rng = np.random.default_rng(seed)
+    m, gpus = 7, [1, 2, 4, 6, 9, 4]
+    pending = queue(gpus, nodes=[0, 0, 0, 0, 0, 2], time_limit=[HOUR] * len(gpus))
+    ends, stays = rng.integers(0, 3, m), rng.integers(0, 2, m)
+    free = room((4 - ends - stays - 1).tolist())
+    holding = held(*((node, int(ends[node]) + 1, 60.0) for node in range(m)))
+    later = room((4 - stays).tolist())
+    for row in range(len(gpus)):
+        one = SchedulingPass(
+            pending, holding, free, np.arange(m), one_for_all(len(gpus), m), now=0.0, settings=LauncherSettings()
+        )
+        made = [each for each in Backfill(one, EXACT).plan([row]) if isinstance(each, Reservation)]
+        placed = one.placement.place(row, later.free)
+        assert all(placed and each.nodes.tolist() == placed[0].tolist() for each in made)
