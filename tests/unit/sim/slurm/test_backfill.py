@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from slurmplug.sim.slurm.backfill import Backfill, Reservation
+from slurmplug.sim.slurm.backfill_limits import BackfillLimits
 from slurmplug.sim.slurm.launcher import jobs_to_start
 from slurmplug.sim.slurm.node_space import NodeSpace
 from slurmplug.sim.slurm.partitions import one_for_all
@@ -160,3 +161,36 @@ def test_a_job_is_planned_where_it_would_start(seed: int) -> None:
         made = [each for each in Backfill(one, EXACT).plan([row]) if isinstance(each, Reservation)]
         placed = one.placement.place(row, later.free)
         assert all(placed and each.nodes.tolist() == placed[0].tolist() for each in made)
+
+
+@pytest.mark.parametrize(
+    ("limits", "expected"),
+    [
+        ({}, [1, 2, 3, 4, 5]),
+        ({"of_user": 2}, [1, 4, 5]),
+        ({"of_partition": 2}, [1, 3, 5]),
+        ({"of_user_in_partition": 1}, [3, 4, 5]),
+        ({"of_association": 1, "of_user": 1}, [3, 4, 5]),
+        ({"starts": 2}, [1, 2]),
+        ({"of_user": 2, "starts": 1}, [1]),
+    ],
+)
+def test_backfill_tries_so_many_jobs_of_each_and_starts_so_many(limits: dict[str, int], expected: list[int]) -> None:
+    """The first waits for all of the node, and counts as tried; all others could start beside it."""
+    pending = queue(
+        [6, 1, 1, 1, 1, 1],
+        time_limit=[HOUR] + [60.0] * 5,
+        user=["a", "a", "a", "a", "b", "b"],
+        account=["x", "x", "x", "y", "x", "y"],
+        partition=["p", "p", "p", "q", "p", "q"],
+    )
+    for made in (EXACT, None):
+        found = started(pending, room([5], gpus=6), held((0, 1, HOUR)), made, bf_limits=BackfillLimits(**limits))
+        assert found == expected
+
+
+def test_jobs_that_are_not_tried_count_among_all_that_are() -> None:
+    pending, limits = queue([6, 1, 1, 1], time_limit=[HOUR] + [60.0] * 3, user=["a", "a", "a", "b"]), BackfillLimits(1)
+    for most, expected in ((3, []), (4, [3])):
+        nodes, holding = room([5], gpus=6), held((0, 1, HOUR))
+        assert started(pending, nodes, holding, bf_limits=limits, bf_max_job_test=most) == expected
