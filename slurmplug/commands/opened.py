@@ -109,7 +109,7 @@ def each_cluster(config_path: Path, ledger_path: Path | None, clusters: Sequence
     from slurmplug.endpoint.client import EndpointReports  # noqa: PLC0415
 
     for name in names:
-        yield name, EndpointReports(config.endpoint.model_copy(update={"url": urls[name]}))
+        yield name, EndpointReports(config.endpoint.replaced(url=urls[name]))
 
 
 def user_client(config_path: Path, ledger_path: Path | None, cluster: str) -> "UserClient":

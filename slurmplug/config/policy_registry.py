@@ -76,7 +76,7 @@ def made_again(made_from: Mapping[str, str], promoted_model: Callable[[str], Mod
         ConfigError: as for `policy`
     """
     try:
-        config = Config.model_validate(from_json(made_from["configuration"]))
+        config = Config.from_table(from_json(made_from["configuration"]))
     except (ValidationError, ValueError) as error:
         raise ConfigError(f"the record of the policy that decided cannot be read: {error}") from error
     if _is_file(config.policy) and config.policy != own_file:
@@ -109,7 +109,7 @@ def with_model(config: Config, model: Model) -> Policy:
     """
     if model.policy not in names():
         raise ConfigError(f"it is a model of {model.policy!r:.100}; {_hint(model.policy, names())}")
-    made = policy(config.model_copy(update={"policy": model.policy}), model)
+    made = policy(config.replaced(policy=model.policy), model)
     if not made.learnt:
         raise ConfigError(f"policy {model.policy} decides by no model")
     return made
@@ -139,7 +139,7 @@ def fallback(config: Config, acting: Policy, configured: Policy) -> Policy | Non
     """
     if not acting.learnt:
         return None
-    return policy(config.model_copy(update={"policy": FALLBACK})) if configured.learnt else configured
+    return policy(config.replaced(policy=FALLBACK)) if configured.learnt else configured
 
 
 def own_name(policy: str) -> str:

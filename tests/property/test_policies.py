@@ -20,7 +20,7 @@ from tests.builders import NOW, jobs, nodes, on_networks, snapshot
 HOUR = 3600.0
 FULL = [4.0, 32.0, 131_072.0]
 NAMES = policy_registry.names()
-POLICIES = {name: policy_registry.policy(Config.model_validate({"policy": name})) for name in NAMES}
+POLICIES = {name: policy_registry.policy(Config.from_table({"policy": name})) for name in NAMES}
 
 
 @st.composite

@@ -30,7 +30,7 @@ def file(tmp_path: Path) -> Path:
 
 def made(file: Path) -> Policy:
     report = tomllib.loads(CONFIGURATION.replace("/etc/slurmplug/ours.py", str(file)))
-    return policy_registry.policy(Config.model_validate(report))
+    return policy_registry.policy(Config.from_table(report))
 
 
 def test_the_example_is_a_complete_policy_of_under_thirty_lines(file: Path) -> None:
@@ -51,7 +51,7 @@ def test_the_example_is_one_that_an_entry_point_can_name(file: Path, monkeypatch
 
     found = [EntryPoint(name, value, policy_registry.GROUP) for name, value in points.items()]
     monkeypatch.setattr(policy_registry, "entry_points", lambda group: found)
-    assert policy_registry.policy(Config.model_validate({"policy": "earliest-deadline"})).name == "earliest-deadline"
+    assert policy_registry.policy(Config.from_table({"policy": "earliest-deadline"})).name == "earliest-deadline"
 
 
 def test_every_policy_that_comes_with_slurmplug_is_listed() -> None:

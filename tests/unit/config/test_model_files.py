@@ -173,7 +173,7 @@ def weighing(tmp_path: Path) -> str:
 
 
 def made(name: str, **settings: Any) -> Any:
-    return policy_registry.policy(Config.model_validate({"policy": name, "policies": {"weighing": settings}}))
+    return policy_registry.policy(Config.from_table({"policy": name, "policies": {"weighing": settings}}))
 
 
 def test_a_learnt_policy_is_made_with_the_model_that_its_settings_name(tmp_path: Path, weighing: str) -> None:
@@ -183,7 +183,7 @@ def test_a_learnt_policy_is_made_with_the_model_that_its_settings_name(tmp_path:
 
 
 def test_a_learnt_policy_can_be_given_another_model(weighing: str) -> None:
-    config = Config.model_validate({"policy": weighing})
+    config = Config.from_table({"policy": weighing})
     given: Any = policy_registry.policy(config, MODEL)
     assert given.model is MODEL
 

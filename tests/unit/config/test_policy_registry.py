@@ -20,7 +20,7 @@ from tests.learnt_models import file_of, mlf_rl, network_that_prefers, shipped
 
 
 def made(name: str = "mlfs", **policies: Any) -> Any:
-    return policy_registry.policy(Config.model_validate({"policy": name, "interval": 30.0, "policies": policies}))
+    return policy_registry.policy(Config.from_table({"policy": name, "interval": 30.0, "policies": policies}))
 
 
 @pytest.mark.parametrize("name", policy_registry.names())
@@ -279,7 +279,7 @@ def test_mlfs_decides_by_a_model_of_mlf_rl_where_one_is_named(tmp_path: Path) ->
     path, other = file_of(mlf_rl(network_that_prefers()), tmp_path), file_of(shipped(), tmp_path)
     assert not made("mlfs").learnt
     assert made("mlfs", mlfs={"model": str(path)}).learnt
-    assert policy_registry.policy(Config.model_validate({"policy": "mlfs"}), mlf_rl(network_that_prefers())).learnt
+    assert policy_registry.policy(Config.from_table({"policy": "mlfs"}), mlf_rl(network_that_prefers())).learnt
     with pytest.raises(ConfigError, match=r"policies\.mlfs: it is a model of 'dl2', not of 'mlf-rl'"):
         made("mlfs", mlfs={"model": str(other)})
     with pytest.raises(ConfigError, match=r"policies\.mlfs\.model: model .* cannot be read"):

@@ -638,8 +638,8 @@ def test_a_frozen_cycle_leaves_an_operation_where_it_is(site: MovingSite) -> Non
 
 def replace_breaker(site: MovingSite) -> Any:
     """A snapshot is always too old."""
-    limits = site.config.guardrails.model_copy(update={"snapshot_age": -1.0})
-    return site.config.model_copy(update={"guardrails": limits})
+    limits = site.config.guardrails.replaced(snapshot_age=1e-9)
+    return site.config.replaced(guardrails=limits)
 
 
 def test_what_a_job_asked_cannot_be_read_so_nothing_begins(site: MovingSite, monkeypatch: Any) -> None:

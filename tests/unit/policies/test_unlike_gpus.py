@@ -65,7 +65,7 @@ def known(n: int = 1) -> Forecasts:
 
 
 def decided(name: str, given: Snapshot) -> tuple[Action, ...]:
-    policy = policy_registry.policy(Config.model_validate({"policy": name}))
+    policy = policy_registry.policy(Config.from_table({"policy": name}))
     return policy.decide(given, known(), {}).actions
 
 

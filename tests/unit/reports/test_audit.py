@@ -60,7 +60,7 @@ def opened(tmp_path: Path) -> Iterator[Callable[..., Site]]:
     sites: list[Site] = []
 
     def opened(policy: str = "mlfs", **settings: Any) -> Site:
-        made = policy_registry.policy(Config.model_validate({"policy": policy, **settings}))
+        made = policy_registry.policy(Config.from_table({"policy": policy, **settings}))
         sites.append(Site(tmp_path, made, **settings))
         return sites[-1]
 
@@ -127,7 +127,7 @@ def test_inputs_that_are_differences_are_decided_again_too(
 @pytest.mark.parametrize("policy", ["mlfs", "mlf-rl", "dl2", "oasis", "dorm"])
 def test_simulated_cycles_are_decided_again_from_differences_with_the_same_plans(policy: str) -> None:
     """Many more states than a test makes by hand: jobs of all sizes, moved, stopped and resized."""
-    config = Config.model_validate({"policy": policy})
+    config = Config.from_table({"policy": policy})
     again = policy_registry.policy(config)
     settings = SimulationSettings("10x4", seed=1)
     simulation = Simulation(load("gen:mlfs", seed=1, jobs=24, load=8.0), policy_registry.policy(config), settings)
