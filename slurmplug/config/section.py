@@ -78,6 +78,8 @@ class Section:
     def __eq__(self, other: object) -> bool:
         return type(other) is type(self) and other.__dict__ == self.__dict__
 
+    __hash__ = None  # type: ignore[assignment]
+
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError(f"{type(self).__name__}.{name} cannot be assigned to; use replaced()")
 
