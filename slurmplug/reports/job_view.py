@@ -232,12 +232,12 @@ class Job:
     @property
     def value(self) -> float | None:
         """The last value of the quantity by which it is judged."""
-        return self.quantities.get(self.quantity)
+        return self.quantities.get(self.quantity) if self.quantities else None
 
     @property
     def value_at(self) -> float | None:
         """The iteration of `value`."""
-        return self.reported_at.get(self.quantity)
+        return self.reported_at.get(self.quantity) if self.reported_at else None
 
     @property
     def diverged(self) -> bool:

@@ -18,6 +18,7 @@ from slurmplug.ledger.lock import daemon_runs
 from slurmplug.ledger.selection import JobId, Selection
 from slurmplug.reports import acct, job_view, queue_fields
 from slurmplug.reports.alive import alive
+from slurmplug.reports.fact_fields import columns_of
 from slurmplug.reports.interface import JobExplanation, Suggestions, Table
 from slurmplug.reports.queue import EVERYTHING, queue_table
 from slurmplug.reports.viewer import OPERATOR, Viewer
@@ -49,7 +50,7 @@ class LedgerReports:
                 rows = queries.job_rows(self._ledger, visible)[page]
                 found = job_view.jobs_in_rows(self._ledger, rows, others=others)
             wanted = [acct.charged(each, self._config) for each in _named(fields, ACCT_FIELDS)]
-            return table.columns(wanted, found)
+            return columns_of(wanted, found)
 
     def queue(self, which: Selection, fields: Sequence[str], page: slice = EVERYTHING) -> Table:
         """For `queue` and `prio`: a page of the queue, in its order."""
