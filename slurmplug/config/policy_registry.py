@@ -24,17 +24,12 @@ from policies.policy import DECIDES_ON, LearntPolicy, Policy
 from predictors.forecast import NEEDS
 from slurmplug.config import model_files
 from slurmplug.config.mistakes import requirement
+from slurmplug.config.policy_names import GROUP, names
 from slurmplug.config.schema import Config
 from slurmplug.errors import ConfigError, DataError
 
-GROUP = "slurmplug.policies"
 FALLBACK = "mlf-h"
 """decides where a learnt policy may not"""
-
-
-def names() -> list[str]:
-    """The installed names that `policy = ` may take."""
-    return sorted({point.name for point in entry_points(group=GROUP)})
 
 
 def policy(config: Config, model: Model | None = None) -> Policy:

@@ -13,7 +13,7 @@ from datetime import date, datetime, time
 from pathlib import Path
 from typing import Any, get_args
 
-from slurmplug.config import policy_registry
+from slurmplug.config import policy_names, policy_registry
 from slurmplug.config.schema import Config
 from slurmplug.config.section import Section
 from slurmplug.directives.generated import Generated
@@ -106,7 +106,7 @@ def _sections() -> Iterator[tuple[str, Any]]:
 def _policies() -> Iterator[str]:
     """A table of settings, as comments, for each installed policy."""
     yield "# The settings of each policy, at their defaults."
-    for name in policy_registry.names():
+    for name in policy_names.names():
         settings = asdict(policy_registry.policy(Config(policy=name)).settings)
         yield f"# [policies.{_key(name)}]"
         yield from (f"# {_key(key)} = {_value(value)}" for key, value in settings.items())

@@ -13,6 +13,8 @@ SLOW = ("pandas", "pydantic", "scipy", "sklearn", "sqlite_utils")
     ("command", "reports", "slow"),
     [
         *((command, "slurmplug.reports.service", SLOW) for command in ("acct", "prio", "queue")),
+        ("usage", "slurmplug.ledger.usage_queries, slurmplug.reports.usage", SLOW),
+        ("status", "slurmplug.reports.daemon_status", ("pandas", "pydantic", "sklearn", "sqlite_utils")),
         *((command, "slurmplug.endpoint.client", ("numpy", *SLOW)) for command in ("acct", "prio", "queue", "why")),
     ],
 )

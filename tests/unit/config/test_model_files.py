@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from policies.model import Model
-from slurmplug.config import model_files, policy_registry
+from slurmplug.config import model_files, policy_names, policy_registry
 from slurmplug.config.schema import Config
 from slurmplug.errors import ConfigError, DataError
 
@@ -225,4 +225,4 @@ def test_the_models_that_slurmplug_comes_with_are_read_and_small() -> None:
         shipped = model_files.shipped(path.stem)
         assert shipped is not None
         assert path.stem == shipped.policy or path.stem.startswith(f"{shipped.policy}-")
-        assert shipped.policy in policy_registry.names()
+        assert shipped.policy in policy_names.names()

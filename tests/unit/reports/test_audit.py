@@ -11,7 +11,7 @@ import pytest
 from policies.plan import Action, OtherJob, Plan, Reason
 from policies.snapshot import JobKey, Snapshot
 from predictors.forecast import Forecasts
-from slurmplug.config import model_files, policy_registry
+from slurmplug.config import model_files, policy_names, policy_registry
 from slurmplug.config.schema import Config
 from slurmplug.cycle.scheduler import Scheduler
 from slurmplug.ledger import codec, differences, policy_models
@@ -105,7 +105,7 @@ def changed(site: Site, cycle: int, change: Callable[[list[Any]], None]) -> None
     site.ledger.db.execute("UPDATE cycles SET inputs = ?, inputs_base = NULL WHERE id = ?", row)
 
 
-@pytest.mark.parametrize("policy", [each for each in policy_registry.names() if each != "slurm"])
+@pytest.mark.parametrize("policy", [each for each in policy_names.names() if each != "slurm"])
 def test_a_runs_cycles_are_decided_again_with_the_same_plans(policy: str, opened: Callable[..., Site]) -> None:
     site = busy(opened(policy=policy))
     found = site.json("audit")

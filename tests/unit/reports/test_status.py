@@ -12,7 +12,7 @@ import pytest
 
 from policies.snapshot import Snapshot
 from slurmplug.commands import opened
-from slurmplug.config import policy_registry
+from slurmplug.config import policy_names
 from slurmplug.config.schema import Config
 from slurmplug.console import times
 from slurmplug.ledger.lock import daemon_runs
@@ -89,7 +89,7 @@ def test_the_last_cycle_in_figures(site: Site, now: None) -> None:
     output = site.ask("status", code=1)
     assert "last cycle  2: 3 jobs, 2 pending, 1 running, 2 managed" in output
     assert "read " in output
-    assert f"policy      mlfs (installed: {', '.join(policy_registry.names())})" in output
+    assert f"policy      mlfs (installed: {', '.join(policy_names.names())})" in output
     assert "ledger.db: " in output
 
 
