@@ -132,7 +132,7 @@ def record_from_row(row: Row, points: Iterable[Row]) -> JobRecord:
         listed=bool(row["listed"]),
         admission=row["admission"],
         submitted_directives=directives_from(row["submitted_directives"]),
-        changes=_changes().validate_json(row["changes"]),
+        changes=_changes_of(row["changes"]),
     )
 
 
@@ -145,12 +145,17 @@ def row_with_facts(names: Sequence[str], values: tuple[Any, ...]) -> Row:
 
 def directives_since(row: Row, since: float) -> list[Directives]:
     """The directives of a job that were in force at that time, in seconds since the epoch, and at any time after it."""
-    changes = () if row["changes"] == "[]" else _changes().validate_json(row["changes"])
+    changes = _changes_of(row["changes"])
     if not changes:
         return [directives_from(row["directives"]) or NO_DIRECTIVES]
     submitted = directives_from(row["submitted_directives"]) or NO_DIRECTIVES
     first = sum(change.at <= since for change in changes)
     return [in_force(submitted, changes[:count]) for count in range(first, len(changes) + 1)]
+
+
+def _changes_of(stored: str) -> tuple[Change, ...]:
+    """Those of a column `changes`, of which most jobs have none."""
+    return () if stored == "[]" else _changes().validate_json(stored)
 
 
 def changes_from(found: Sequence[Row]) -> tuple[Change, ...]:
