@@ -160,7 +160,7 @@ def _changes_of(stored: str) -> tuple[Change, ...]:
 
 def changes_from(found: Sequence[Row]) -> tuple[Change, ...]:
     """The changes of directives of which these are the mappings."""
-    return _changes().validate_python(found)
+    return _changes().validate_python(found) if found else ()
 
 
 def change_row(job: int, change: Change) -> Row:
