@@ -103,6 +103,12 @@ def nodes(tres: str) -> int:
     return next((int(item[5:]) for item in tres.split(",") if item.startswith("node=")), 0)
 
 
+def cpus(tres: str) -> int:
+    """The number of CPUs in a list of TRES, 0 where it is not named, or is no number."""
+    found = next((item[4:] for item in tres.split(",") if item.startswith("cpu=")), "")
+    return int(found) if found.isascii() and found.isdecimal() and len(found) < 10 else 0
+
+
 def types(found: Mapping[str, int]) -> str:
     """The types in a result of `gpus`, several joined by commas."""
     return ",".join(sorted(kind for kind, count in found.items() if kind and count))

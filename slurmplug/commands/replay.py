@@ -22,6 +22,7 @@ from slurmplug.sim.experiment.side_by_side import Where
 from slurmplug.sim.experiment.simulation import NO_CONTENTION, SimulationSettings
 from slurmplug.sim.slurm.partitions import strays
 from slurmplug.sim.slurm.site_conf import SiteConf
+from slurmplug.sim.slurm.whole_nodes import with_whole_nodes
 from slurmplug.sim.workloads.load import load
 
 
@@ -112,8 +113,8 @@ def replay(
 def _not_followed_of_jobs(conf: SiteConf, log: Workload, settings: SimulationSettings) -> Iterator[str]:
     nodes = parse(settings.cluster)
     if conf.settings.partitions and not settings.slurm.partitions:
-        yield "nodes and PriorityTier of partitions (the nodes are not those of slurm.conf)"
-    if found := strays(log.jobs, nodes, settings.slurm.partitions):
+        yield "nodes, PriorityTier and OverSubscribe of partitions (the nodes are not those of slurm.conf)"
+    if found := strays(list(with_whole_nodes(log.jobs, nodes, settings.slurm)), nodes, settings.slurm.partitions):
         listed = _listed(found)
         yield f"partitions that are not in slurm.conf or could not hold these jobs, which run on any node: {listed}"
     if found := Counter(job.gpu_type for job in log.jobs if job.gpu_type not in {*nodes.gpu_type, ""}):

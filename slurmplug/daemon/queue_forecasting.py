@@ -8,19 +8,23 @@ import math
 import os
 import time
 from collections.abc import Callable
+from collections.abc import Set as AbstractSet
 from contextlib import closing
 from pathlib import Path
 
+from policies.snapshot import JobKey
 from slurmplug.cluster.limits import Limits
 from slurmplug.errors import ReadFailed, advice
 from slurmplug.forecasting.starts.queue_forecast import QueueForecast, queue_forecast
 from slurmplug.ledger import kept_limits, queue_forecasts
-from slurmplug.ledger.budgets import INPUTS_EVERY
+from slurmplug.ledger.budgets import INPUTS_EVERY, INPUTS_OF_CHANGES_EVERY
 from slurmplug.ledger.ledger import Ledger
 from slurmplug.processes.child import Channel
 from slurmplug.processes.one_shot import OneShotProcess
 from slurmplug.reports import kept_queue
 
+SHARE = 0.05
+"""of a processor, that forecasts take at most where they are made before INPUTS_EVERY seconds have passed"""
 LIMITS_WITHIN = 60.0
 """seconds for which a forecast waits for the limits"""
 NICENESS = 10
@@ -31,7 +35,7 @@ log = logging.getLogger(__name__)
 
 class QueueForecasting:
     """One forecast at a time: of the queue that the ledger kept last, and of one at least `INPUTS_EVERY` seconds later
-    the next."""
+    the next; where a job waits that came since, as soon as its queue is kept and forecasts do not take too long."""
 
     def __init__(self, ledger: Ledger, path: Path, limits: Callable[[], Limits]) -> None:
         """ledger: forecasts are kept there. path: of the same. limits: as `ClusterPort.limits`."""
@@ -41,6 +45,10 @@ class QueueForecasting:
         self._child: OneShotProcess | None = None
         self._of = -math.inf
         """when the queue was kept that was forecast last"""
+        self._known: AbstractSet[JobKey] = frozenset()
+        """the jobs of that queue"""
+        self._seconds = 0.0
+        """of a processor, that the last forecast took"""
 
     def after_cycle(self) -> None:
         """Keep the forecast that was begun, once it is there; and begin one when it is due.
@@ -50,14 +58,20 @@ class QueueForecasting:
         """
         if self._child is not None:
             self._keep(self._child)
-        since = self._ledger.kept.at - self._of
-        is_due = since >= INPUTS_EVERY or since < 0  # the clock was set back
-        if self._child is None and is_due and self._has_limits():
-            self._of = self._ledger.kept.at
+        if self._child is None and self._is_due() and self._has_limits():
+            self._of, self._known = self._ledger.kept.at, frozenset(self._ledger.kept.jobs)
             try:
                 self._child = OneShotProcess("queue forecast", forecast, self._path)
             except OSError as error:
                 log.error("the queue is not forecast now: %s%s", error.strerror, advice(error))
+
+    def _is_due(self) -> bool:
+        queue = self._ledger.kept
+        since = queue.at - self._of
+        if since >= INPUTS_EVERY or since < 0:  # the clock was set back
+            return True
+        soonest = max(INPUTS_OF_CHANGES_EVERY, self._seconds / SHARE)
+        return since >= soonest and not self._known >= queue.waiting
 
     def _has_limits(self) -> bool:
         """Whether the limits of QOS and associations were read and kept, or have been waited for long enough.
@@ -89,17 +103,20 @@ class QueueForecasting:
             return
         if made is None:
             return
-        for each in made:
+        forecasts, seconds = made
+        for each in forecasts:
             queue_forecasts.keep(self._ledger, each)
+        self._seconds = seconds
         self.close()
 
 
 def forecast(channel: Channel, path: Path) -> None:
-    """The process: sends the forecast of the queue that was kept last, in a list that is empty where none is kept."""
+    """The process: sends the forecast of the queue that was kept last, in a list that is empty where none is kept, and
+    how many seconds of a processor that took."""
     os.nice(NICENESS)
     with closing(Ledger(path, readonly=True)) as ledger:
         made = of_last_queue(ledger)
-    channel.send([] if made is None else [made])
+    channel.send(([] if made is None else [made], time.process_time()))
 
 
 def of_last_queue(ledger: Ledger) -> QueueForecast | None:

@@ -59,6 +59,11 @@ class KeptSnapshot:
         """That of this cycle."""
         return cls(snapshot.now, snapshot.jobs.keys, snapshot.jobs.running.tobytes())
 
+    @property
+    def waiting(self) -> frozenset[JobKey]:
+        """The jobs that did not run."""
+        return frozenset(key for key, runs in zip(self.jobs, self.running, strict=True) if not runs)
+
     def is_old_beside(self, snapshot: Snapshot) -> bool:
         """Whether the inputs of this cycle are to be kept, though it has no commands."""
         now = KeptSnapshot.of(snapshot)

@@ -54,11 +54,11 @@ for number in range(done + 1, len(told) + 1):
 """
 
 
-def rigid(seed: int) -> Workload:
+def rigid(seed: int, count: int = _RIGID) -> Workload:
     """Jobs of six kinds whose accuracy comes near its end after a part of what their users ask for."""
     rng = np.random.default_rng(seed)
     jobs = []
-    for _ in range(_RIGID):
+    for _ in range(count):
         kind = int(rng.integers(6))
         iterations = int(rng.integers(25, 80))
         at = np.arange(1.0, iterations + 1)
@@ -85,8 +85,8 @@ def rigid(seed: int) -> Workload:
                 downgrade="target",
             )
         )
-    submits = np.sort(rng.uniform(0, _span(jobs, _RIGID_LOAD), _RIGID)).tolist()
-    steepness = np.where(rng.random(_RIGID) < _INSENSITIVE, 0.0, rng.uniform(*_STEEPNESS, _RIGID)).round(4).tolist()
+    submits = np.sort(rng.uniform(0, _span(jobs, _RIGID_LOAD), count)).tolist()
+    steepness = np.where(rng.random(count) < _INSENSITIVE, 0.0, rng.uniform(*_STEEPNESS, count)).round(4).tolist()
     placed = [
         replace(job, submit=submit, deadline=submit + job.deadline, utility=(10 * job.urgency, fall, job.deadline))
         for job, submit, fall in zip(jobs, submits, steepness, strict=True)

@@ -88,10 +88,8 @@ def run(
         ids.append(cluster.sbatch(user, script(job)))
     left = _left_when_all_is_over(cluster, ids, patience, turned_down)
     listed = ",".join(str(each) for each in ids if each not in left)
-    cluster.wait(
-        lambda: len(_accounted(cluster, listed)) == len(ids) - len(left), 60, "the accounting to know all ends"
-    )
-    result = _accounted(cluster, listed)
+    cluster.wait(lambda: len(accounted(cluster, listed)) == len(ids) - len(left), 60, "the accounting to know all ends")
+    result = accounted(cluster, listed)
     return [
         _finished(cluster, job, result.get(its_id, ("PENDING", began + job.submit, math.nan, math.nan)), its_id, began)
         for job, its_id in zip(workload.jobs, ids, strict=True)
@@ -116,7 +114,7 @@ def _left_when_all_is_over(cluster: Sandbox, ids: Sequence[int], patience: float
     return left
 
 
-def _accounted(cluster: Sandbox, listed: str) -> dict[int, tuple[str, float, float, float]]:
+def accounted(cluster: Sandbox, listed: str) -> dict[int, tuple[str, float, float, float]]:
     """State, submission, start and end, by job id, of those that have ended."""
     columns = ["sacct", "-nPX", "--allusers", "-o", "JobIDRaw,State,Submit,Start,End", "-j", listed]
     lines = cluster.run("root", columns, env={"SLURM_TIME_FORMAT": "%s"}).stdout.splitlines()

@@ -2,7 +2,8 @@
 
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -23,23 +24,28 @@ UNTIL_TOLD = """#!/bin/sh
 #SBATCH --gres=gpu:1 --time=10 --output=/dev/null --qos=few
 until [ -e {} ]; do sleep 0.2; done
 """
+ENDED = """#!/bin/sh
+#SBATCH --gres=gpu:1 --time=120 --mem=1 --output=/dev/null --qos={}
+until [ -e ends-$SLURM_JOB_ID ]; do sleep 0.2; done
+"""
 
 
 @pytest.fixture(scope="module")
 def with_few(special_cluster: Callable[[ClusterSpec], Sandbox]) -> ClusterSpec:
-    """A cluster with two QOS for two users: one in which a user has two GPUs at once, and one of 24 GPU minutes.
+    """A cluster with two QOS for two users: one in which a user has two GPUs at once, and one of 576 GPU minutes.
 
     It is one of its own, as a daemon learns run times from jobs that squeue still lists, and those of other tests end
-    within seconds.
+    within seconds. Fairshare counts nothing: what the users had before orders their jobs, and no replay of what they
+    submitted since knows it.
     """
-    spec = ClusterSpec()
+    spec = ClusterSpec(weights={"Age": 1000, "JobSize": 100})
     cluster = special_cluster(spec)
 
     def accounting(*words: str) -> None:
         cluster.run("root", ["sacctmgr", "-i", *words])
 
     accounting("add", "qos", "few", "set", "MaxTRESPerUser=gres/gpu=2")
-    accounting("add", "qos", "minutes", "set", "GrpTRESRunMins=gres/gpu=24")
+    accounting("add", "qos", "minutes", "set", "GrpTRESRunMins=gres/gpu=576")
     for user in cluster.researchers[:2]:
         accounting("modify", "user", user, "set", "qos+=few,minutes")
     return spec
@@ -102,20 +108,46 @@ def estimated(cluster: Sandbox, login: LoginNode, user: str) -> float:
     return float(found["start"]["median"])
 
 
-@pytest.mark.parametrize("qos", ["few", "minutes"])
+def in_turn(cluster: Sandbox, script: str, each: int, at_once: Callable[[Counter[str]], int]) -> list[int]:
+    """So many jobs of two users, ended one after the other, in the order in which Slurm started them; their ids.
+
+    Each ends two seconds after Slurm runs as many as may run at once, given those of each user that have not ended: so
+    the order of the starts, and that they wait for one another, do not depend on how fast the machine is.
+    """
+    users = cluster.researchers[:2]
+    owner = {cluster.sbatch(user, script): user for _ in range(each) for user in users}
+    left = Counter(owner.values())
+
+    def running() -> list[int]:
+        lines = cluster.run("root", ["squeue", "-h", "-t", "R", "-o", "%S %A"]).stdout.splitlines()
+        found = [int(line.split()[1]) for line in sorted(lines)]
+        return found if len(found) == at_once(left) else []
+
+    for _ in owner:
+        first, *_ = cluster.wait(running, 120, "as many as may run at once")
+        time.sleep(2)
+        cluster.run(owner[first], ["touch", f"ends-{first}"])
+        cluster.wait_job(first, "COMPLETED", 120)
+        left[owner[first]] -= 1
+    return list(owner)
+
+
+AT_ONCE: Mapping[str, Callable[[Counter[str]], int]] = {
+    "few": lambda left: sum(min(2, jobs) for jobs in left.values()),
+    "minutes": lambda left: min(4, left.total()),
+}
+"""how many GPUs are in use at once, by the jobs of each user that have not ended"""
+
+
+@pytest.mark.parametrize("qos", AT_ONCE)
 def test_a_replay_with_the_limits_waits_as_the_jobs_waited_and_one_without_does_not(
     limited: Sandbox, tmp_path: Path, qos: str
 ) -> None:
-    """Twelve jobs of two users, of a GPU and about six seconds each, on sixteen: each user's run two at a time; or four
-    in all, by their time limits of five minutes."""
-    users = limited.researchers[:2]
+    """Twelve jobs of two users, of a GPU each, on sixteen: each user's run two at a time; or four in all, by their time
+    limits of two hours."""
     time.sleep(2)  # sacct lists what ended in the second from which on it is asked
     since = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime())
-    seconds = [5, 7, 6, 8, 5, 6]
-    script = "#!/bin/sh\n#SBATCH --gres=gpu:1 --time=5 --mem=1 --output=/dev/null --qos={}\nsleep {}\n"
-    submitted = [limited.sbatch(user, script.format(qos, each)) for each in seconds for user in users]
-    for job in submitted:
-        limited.wait_job(job, "COMPLETED", 120)
+    submitted = in_turn(limited, ENDED.format(qos), 6, AT_ONCE[qos])
     dump, listed = limited.folder / "dump.cfg", tmp_path / "qos.txt"
     limited.run("root", ["sacctmgr", "dump", limited.name, f"file={dump}"])
     listed.write_text(limited.run("root", ["sacctmgr", "--parsable2", "show", "qos"]).stdout)

@@ -32,6 +32,12 @@ requeue_cooldown = 0
 requeue_cost = 0
 size_interval = 5
 """
+ONLY_PLANS_TO_PREEMPT = """
+[mode]
+default = "act"
+preempt = "observe"
+"""
+"""So that of jobs that wait for a running one's GPUs none starts before their order has been looked at."""
 EACH = "#SBATCH -c {cpus} --mem={memory} --time={minutes}\n#PLUG --deadline=4h --urgency=5 --type={kind}\n"
 ALONE = "#!/bin/sh\n#SBATCH --gres=gpu:{gpus} -c {cpus} --mem={memory} --nodelist={node}\nsleep 900\n"
 WAITS = "#!/bin/sh\n#SBATCH --gres=gpu:{gpus}\n" + EACH + "sleep 900\n"
@@ -85,7 +91,8 @@ def asked(daemon: DaemonProcess, *arguments: str) -> str:
 
 
 def until_first(daemon: DaemonProcess, one: int, other: int) -> None:
-    """Until Slurm has a waiting job before another, by its own priority."""
+    """Until Slurm has a waiting job before another, by its own priority, when cycles have seen both."""
+    daemon.pass_cycles(3)
     job = daemon.cluster.job
     daemon.cluster.wait(lambda: int(job(one)["Priority"]) > int(job(other)["Priority"]), PATIENCE, f"{one} first")
 
@@ -93,10 +100,10 @@ def until_first(daemon: DaemonProcess, one: int, other: int) -> None:
 def test_the_models_sizes_and_order_act_where_it_knows_the_state_and_mlf_hs_where_it_does_not(
     daemon: DaemonProcess,
 ) -> None:
-    cluster, (ada, ben, _) = daemon.cluster, daemon.cluster.researchers[:3]
+    cluster, (ada, ben, cyd) = daemon.cluster, daemon.cluster.researchers[:3]
     cluster.wait_job(cluster.sbatch(ben, sized(TAKES, 4, kind="lstm", minutes=60)), "RUNNING", PATIENCE)
     beside = holds(cluster, "n1", 2)
-    daemon.start(SETTINGS, policy="mlf-rl")
+    daemon.start(SETTINGS + ONLY_PLANS_TO_PREEMPT, policy="mlf-rl")
 
     first = elastic(cluster)
     cluster.wait(lambda: running_on(cluster, first) == 2, PATIENCE, "the job on what is free")
@@ -114,14 +121,15 @@ def test_the_models_sizes_and_order_act_where_it_knows_the_state_and_mlf_hs_wher
     assert f"Ahead of it: job {preferred} of {ben}" in why
     assert "ahead most by learnt" in why
 
-    for _ in range(3):  # of which no training had any
-        cluster.sbatch(ada, sized(WAITS, 4, kind="gan", minutes=120), "--array=1-1000")
+    for _ in range(3):  # of which no training had any, of a user whose deadlines count less with every one of them
+        cluster.sbatch(cyd, sized(WAITS, 4, kind="gan", minutes=120), "--array=1-1000")
     until_first(daemon, shorter, preferred)
     told = "policy mlf-rl is not followed: the state is unlike those it was trained on"
     status, why = asked(daemon, "status"), asked(daemon, "why", str(preferred))
     assert f"error       {told}" in status
     assert "mlf-h decided" in status
     assert f"In the last cycle the {told}" in why
+    assert f"Ahead of it: job {shorter} of {ada}" in why
     last = daemon.query("SELECT policy FROM cycles WHERE finished IS NOT NULL ORDER BY id DESC LIMIT 2")
     assert [row["policy"] for row in last] == ["mlf-h", "mlf-h"]
 

@@ -87,6 +87,8 @@ class SimJob:
     gpus_max: int = 0
     cpus: int = 0
     """in all; 0: negligible"""
+    cpus_requested: int = 0
+    """of a job that was given whole nodes, and thus more than these; 0: `cpus`"""
     memory: float = 0.0
     time_limit: float = NAN
     curve_at: Floats = field(default_factory=lambda: _NOTHING)
@@ -124,6 +126,8 @@ class SimJob:
     """seconds that it waited where it was recorded"""
     nodes: int = 0
     """Slurm gives it this number of nodes, and as much of each; up to 1: as few as can hold it"""
+    exclusive: bool = False
+    """Slurm gives it whole nodes"""
     managed: bool = True
     parts: tuple[Part, ...] = ()
     """its Slurm jobs, where it is more than one"""

@@ -52,9 +52,9 @@ class WorkloadTable:
     `columns`: those of `Jobs` that never change, by name, an entry a row. training: (rows,) the training of each.
     first_row: (trainings + 1,) a training's rows are `[first_row[j]:first_row[j + 1]]`. requested: (rows,) GPUs.
     per_gpu: (rows, resources) demand a GPU, or a node where a row requests none. nodes: (rows,) of each row, as
-    `SimJob.nodes`; 0 where policies place the jobs. edges: (edges, 2) a row and the row
-    that it depends on; parents: the same by row. checkpoint_every: (trainings,) seconds. servers: of the rows; None
-    where no job has parameter servers.
+    `SimJob.nodes`; 0 where policies place the jobs. exclusive: (trainings,) as `SimJob.exclusive`. edges: (edges, 2) a
+    row and the row that it depends on; parents: the same by row. checkpoint_every: (trainings,) seconds. servers: of
+    the rows; None where no job has parameter servers.
     """
 
     jobs: tuple[SimJob, ...]
@@ -66,6 +66,7 @@ class WorkloadTable:
     requested: Ints
     per_gpu: Floats
     nodes: Ints
+    exclusive: Bools
     edges: Ints
     parents: Mapping[int, Sequence[int]]
     checkpoint_every: Floats
@@ -114,6 +115,7 @@ def workload_table(jobs: Sequence[SimJob], *, all_managed: bool) -> WorkloadTabl
         requested=requested,
         per_gpu=columns["requested"] / units(requested, nodes)[:, None],
         nodes=nodes,
+        exclusive=np.array([job.exclusive for job in ordered], dtype=bool),
         edges=edges,
         parents=_by_child(edges),
         checkpoint_every=np.array([job.checkpoint_every for job in ordered], dtype=np.float64),

@@ -28,6 +28,7 @@ from slurmplug.sim.engine.workload_table import workload_table
 from slurmplug.sim.experiment.result import FinishedJob, RunResult
 from slurmplug.sim.slurm.cluster import SlurmSimCluster
 from slurmplug.sim.slurm.settings import LauncherSettings
+from slurmplug.sim.slurm.whole_nodes import with_whole_nodes
 
 NO_CONTENTION = 1.0
 """h_r for the past of a site, whose jobs took as long as they ran, however full their nodes were"""
@@ -85,7 +86,8 @@ class Simulation:
         direct = settings.launcher == "direct"
         launch = 0.0 if direct else settings.slurm.launch_seconds
         there = {*nodes.gpu_type, ""} if workload.of_slurm else None
-        jobs = workload_table([_as_here(job, launch, there) for job in workload.jobs], all_managed=direct)
+        as_given = workload.jobs if direct else with_whole_nodes(workload.jobs, nodes, settings.slurm)
+        jobs = workload_table([_as_here(job, launch, there) for job in as_given], all_managed=direct)
         self.engine = Engine(jobs, nodes, settings.contention, limits=not direct)
         self.port = SimCluster(self.engine) if direct else SlurmSimCluster(self.engine, settings.slurm)
         self.ledger = MemoryLedger()

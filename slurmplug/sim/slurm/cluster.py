@@ -7,25 +7,24 @@ requires or excludes (ReqNodeList, ExcNodeList) are stored and not heeded: as th
 the reservation was that held its place.
 """
 
-from collections.abc import Collection, Container, Mapping, Sequence
+from collections.abc import Collection, Container, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from predictors.arrays import Floats, Ints
+from predictors.arrays import Ints
 from slurmplug.cluster.limits import Limits
 from slurmplug.cluster.port import Command, Reading, Reservation, ResourceRequest, Site, Submission
 from slurmplug.sim.adapters.cluster import NO_JOBS, NO_NODES, SimCluster
-from slurmplug.sim.engine.allocations import GpusByNode
 from slurmplug.sim.engine.engine import DONE, PENDING, Engine
 from slurmplug.sim.engine.workload_table import CLUSTER
 from slurmplug.sim.slurm.fairshare import Fairshare
-from slurmplug.sim.slurm.held_by_row import HeldByRow, Releasing
 from slurmplug.sim.slurm.job_limits import JobLimits
 from slurmplug.sim.slurm.job_requests import JobRequests
 from slurmplug.sim.slurm.launcher import jobs_to_start, priorities
+from slurmplug.sim.slurm.node_use import NodeUse
 from slurmplug.sim.slurm.partitions import job_partitions
-from slurmplug.sim.slurm.queue import HeldResources, NodeResources, Pending, Start
+from slurmplug.sim.slurm.queue import NodeResources, Pending, Start
 from slurmplug.sim.slurm.settings import LauncherSettings
 
 SCHED_INTERVAL = 60.0
@@ -64,17 +63,19 @@ class SlurmSimCluster(SimCluster):
         self._last_pass = -np.inf
         self._oldest = 0
         """the first row that has not ended"""
-        self._running: dict[int, GpusByNode] = {}
-        self._releasing: list[Releasing] = []
-        table, capacity = engine.table, engine.nodes.capacity
-        self._requests = requests = JobRequests.of(table, float(capacity[:, 0].max()))
+        table = engine.table
+        self._requests = requests = JobRequests.of(table, float(engine.nodes.capacity[:, 0].max()))
+        self._use = NodeUse(
+            engine, requests,
+            release_seconds=self._settings.release_seconds, default_limit=self._settings.default_limit,
+        )  # fmt: skip
         self._single = np.diff(table.first_row) == 1
         self._fairshare = Fairshare.of(table, self._settings)
-        self._held = HeldByRow(requests.demand.shape[1])
-        self._total = self._with_types(capacity, np.arange(len(capacity)))
+        trainings = np.arange(len(requests.gpus))
         self._partitions = job_partitions(
             self._settings.partitions, requests.columns["partition"],
-            gpus=requests.gpus, nodes=requests.nodes, demand=requests.demand, total=self._total,
+            gpus=requests.gpus, nodes=requests.nodes,
+            demand=requests.demand_of(trainings, requests.gpus, requests.nodes), total=self._use.total,
         )  # fmt: skip
         self.node_sets, self.set_of = self._partitions.nodes, self._partitions.where[table.training]
         at_most = np.where(np.isnan(requests.time_limit), self._settings.default_limit, requests.time_limit)
@@ -111,14 +112,13 @@ class SlurmSimCluster(SimCluster):
         """Simulate until that time; False once all jobs have ended."""
         engine = self.engine
         while engine.unfinished:
-            self._clean_up()
+            self._use.clean_up()
             scheduling, backfill = self._next_pass(), self._next_backfill()
-            released = min((each.until for each in self._releasing), default=np.inf)
-            time = min(engine.next_event(), scheduling, backfill, released)
+            time = min(engine.next_event(), scheduling, backfill, self._use.next_release())
             if time > until:
                 break
             engine.run_until(time)
-            self._clean_up()
+            self._use.clean_up()
             if time == backfill:
                 self._schedule(backfill=True)
             elif time == scheduling:
@@ -236,21 +236,6 @@ class SlurmSimCluster(SimCluster):
             return np.inf
         return (self.engine.now // every + 1) * every
 
-    def _clean_up(self) -> None:
-        """Hold back what rows have just released for `release_seconds`."""
-        engine, seconds = self.engine, self._settings.release_seconds
-        if not seconds:
-            return
-        allocations = engine.allocations
-        left = [each for each in self._releasing if each.until > engine.now]
-        engine.changes += len(left) < len(self._releasing)
-        left += [
-            Releasing(node, allocations.demand(row, share), engine.now + seconds)
-            for row in self._running.keys() - allocations.holds.keys()
-            for node, share in self._running[row]
-        ]
-        self._releasing, self._running = left, dict(allocations.holds)
-
     def _schedule(self, *, backfill: bool) -> None:
         """Run one scheduling pass: start what can start now."""
         engine, now = self.engine, self.engine.now
@@ -263,17 +248,19 @@ class SlurmSimCluster(SimCluster):
             pending, room = self._pending(waiting), self._room()
             of_priority = self._set_priorities(waiting, pending, room)
             settings = replace(self._settings, backfill=backfill)
-            held = self._held_resources()
-            limited = self._limits.left(engine, waiting, pending) if self._limits else None
+            held = self._use.held()
+            partitions, limited = self._partitions.of(waiting), None
+            if self._limits:
+                limited = self._limits.left(engine, self._use, waiting, self._use.requested(pending, partitions))
             found = jobs_to_start(
                 pending, held, room, of_priority,
-                now=now, settings=settings, limited=limited, partitions=self._partitions.of(waiting),
+                now=now, settings=settings, limited=limited, partitions=partitions,
             )  # fmt: skip
             for start in found:
                 self._start(int(waiting[start.row]), start)
         holds = engine.allocations.holds
         rows = np.fromiter(holds, dtype=np.int64, count=len(holds))
-        self._fairshare.note_held(rows, engine.table.units(rows, engine.gpus[rows]))
+        self._fairshare.note_held(rows, self._use.allocated(rows))
         self._seen = engine.changes
         if backfill:
             self._backfilled = engine.changes
@@ -311,7 +298,7 @@ class SlurmSimCluster(SimCluster):
                     wanted -= share
             self._count_move(row)
             engine.place(row, tuple(sorted(where)))
-            self._hold(row)
+            self._use.start(row)
             self._reserved.pop(self._taking.pop(row, ""), None)
 
     def _count_move(self, row: int) -> None:
@@ -332,10 +319,11 @@ class SlurmSimCluster(SimCluster):
         eligible = np.maximum.reduce([engine.waits_since[first], engine.table.submit[waiting]])
         requests, gpus = self._requests, self._requests.gpus[waiting]
         now_gpus = np.where(self._single[waiting], engine.gpus[first], gpus)
+        nodes = requests.nodes_of(waiting, now_gpus)
         return Pending(
             gpus=now_gpus,
-            nodes=np.where(now_gpus == gpus, requests.nodes[waiting], 0),
-            demand=requests.demand[waiting],
+            nodes=nodes,
+            demand=requests.demand_of(waiting, now_gpus, nodes),
             time_limit=requests.time_limit[waiting],
             eligible=eligible,
             begin=eligible,
@@ -349,42 +337,8 @@ class SlurmSimCluster(SimCluster):
             if self._nice
             else np.zeros(len(first)),
             site_factor=self.site_factors[first],
+            whole=requests.whole[waiting] if requests.whole.any() else None,
         )
-
-    def _hold(self, row: int) -> None:
-        """Note what a row that has started holds, and until when by its time limit."""
-        engine, allocations = self.engine, self.engine.allocations
-        if row not in allocations.holds:
-            return
-        nodes = [node for node, _ in allocations.holds[row]]
-        amounts = np.array([allocations.demand(row, share) for _, share in allocations.holds[row]]).reshape(-1, 3)
-        limit = float(engine.table.columns["time_limit"][row])
-        until = float(engine.started[row]) + (self._settings.default_limit if limit != limit else limit)
-        self._held.add(row, nodes, self._with_types(amounts, nodes), until)
-
-    def _held_resources(self) -> HeldResources:
-        self._held.keep(self.engine.allocations.holds)
-        nodes = [each.node for each in self._releasing]
-        amounts = self._with_types(np.array([each.amount for each in self._releasing]).reshape(-1, 3), nodes)
-        return self._held.resources(nodes, amounts, [each.until for each in self._releasing])
 
     def _room(self) -> NodeResources:
-        nodes = self.engine.nodes
-        names = [""] * len(nodes)
-        for name, aside in self._reserved.items():
-            for node in aside.nodes:
-                names[node] = name
-        used = nodes.used.copy()
-        for each in self._releasing:
-            used[each.node] += each.amount
-        return NodeResources(
-            free=self._with_types(np.maximum(nodes.capacity - used, 0.0), np.arange(len(nodes))),
-            total=self._total,
-            reservation=np.array(names, dtype=np.str_),
-            up=np.ones(len(nodes), dtype=bool),
-        )
-
-    def _with_types(self, amounts: Floats, nodes: Sequence[int] | Ints) -> Floats:
-        """The amounts (k, resources) on these nodes (k,), with the GPUs of each type that jobs request beside them."""
-        of_type = self.engine.nodes.gpu_type[np.asarray(nodes, dtype=np.int64)][:, None] == self._requests.gpu_types
-        return np.concatenate([amounts, of_type * amounts[:, :1]], axis=1)
+        return self._use.room({name: each.nodes for name, each in self._reserved.items()})

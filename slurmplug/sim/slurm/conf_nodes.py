@@ -7,6 +7,7 @@ from slurmplug.cluster import hostlist, tres
 from slurmplug.sim.slurm.conf_lines import ConfLines, number
 from slurmplug.sim.slurm.partitions import Partition
 
+EXCLUSIVE = "EXCLUSIVE"
 _ANY_MEMORY = 99_999_999.0
 """MiB of a node whose memory Slurm does not allocate"""
 
@@ -40,10 +41,17 @@ def partitions(conf: ConfLines) -> Iterator[tuple[str, Partition]]:
     for each in conf.partitions:
         names = hostlist.expand(each.get("nodes", ""))
         inside = frozenset[int]().union(*(sets.get(name, {place[name]} if name in place else ()) for name in names))
-        yield (
-            each["partitionname"],
-            Partition(inside, int(number(each, "priority", number(each, "prioritytier", 1.0)))),
-        )
+        tier = int(number(each, "priority", number(each, "prioritytier", 1.0)))
+        yield each["partitionname"], Partition(inside, tier, exclusive=oversubscribe(each) == EXCLUSIVE)
+
+
+def oversubscribe(partition: Mapping[str, str]) -> str:
+    """OverSubscribe of a partition, in upper case; Shared, as it was named before, and the newer Exclusive=NODE too."""
+    given = partition.get("oversubscribe", partition.get("shared", "NO")).upper()
+    exclusive = partition.get("exclusive", "").upper()
+    if exclusive in ("NODE", "TOPO"):
+        return EXCLUSIVE
+    return "NO" if exclusive in ("NO", "NONE") and given == EXCLUSIVE else given
 
 
 def totals(conf: ConfLines) -> Iterator[tuple[str, tuple[float, float, float, float]]]:

@@ -19,7 +19,7 @@ class Fairshare:
     """
 
     def __init__(self, user: Ints, tree: FairTree | None, billing: Floats, settings: LauncherSettings) -> None:
-        """user: (rows,) the number of each row's user. billing: (rows,) a unit, each second."""
+        """user: (rows,) the number of each row's user. billing: (rows, 3) of a GPU, a CPU and a MiB, each second."""
         self._user, self._tree, self._billing = user, tree, billing
         self._users = tree.users if tree else int(user.max(initial=-1)) + 1
         self._half_life, self._interval = settings.weights.half_life, settings.fairshare_interval
@@ -31,8 +31,7 @@ class Fairshare:
     @classmethod
     def of(cls, table: WorkloadTable, settings: LauncherSettings) -> "Fairshare":
         """That of a workload's rows."""
-        weights = settings.billing.weights(table.columns["partition"], table.columns["qos"])
-        billing = (table.per_gpu * weights).sum(axis=1)
+        billing = settings.billing.weights(table.columns["partition"], table.columns["qos"])
         if settings.shares is None:
             _, user = np.unique(table.columns["user"], return_inverse=True)
             return cls(user, None, billing, settings)
@@ -47,9 +46,9 @@ class Fairshare:
             used[: len(self._usage.used)] = self._usage.used
             self._factors, self._computed = self._tree.factors(used), now
 
-    def note_held(self, rows: Ints, units: Ints) -> None:
-        """These rows hold so many `WorkloadTable.units` (n,) each from now on, and no others hold any."""
-        charged = self._billing[rows] * units
+    def note_held(self, rows: Ints, allocated: Floats) -> None:
+        """These rows hold so many GPUs, CPUs and MiB (n, 3) from now on, and no others hold any."""
+        charged = (self._billing[rows] * allocated).sum(axis=1)
         self._holding = np.bincount(self._user[rows], charged, self._users).astype(np.float64)
 
     def factors(self, rows: Ints) -> Floats:

@@ -11,7 +11,7 @@ from slurmplug.cluster.limits import JOBS, Limits, ResourceUse, Tres
 from slurmplug.sim.engine.engine import Engine
 from slurmplug.sim.engine.workload_table import WorkloadTable
 from slurmplug.sim.slurm.limited import Limited
-from slurmplug.sim.slurm.queue import Pending
+from slurmplug.sim.slurm.node_use import NodeUse
 
 SECONDS_OF = "seconds of "
 """begins the kinds of limits on TRES times the seconds that the time limits of running jobs leave (TRESRunMins)"""
@@ -21,7 +21,7 @@ class JobLimits:
     """The limits on a workload's trainings; each part of a training counts as a job, and all parts start together."""
 
     def __init__(self, columns: LimitColumns, of: Ints, per_gpu: Floats, time_limit: Floats | None) -> None:
-        """of: (trainings,) the row of each in the columns. per_gpu: (trainings, resources) as `Pending.demand`.
+        """of: (trainings,) the row of each in the columns. per_gpu: (trainings, resources) as `JobRequests.demand`.
         time_limit: (trainings,) seconds, None where nothing limits TRES times seconds."""
         self._columns, self._of, self._per_gpu, self._time_limit = columns, of, per_gpu, time_limit
 
@@ -52,15 +52,15 @@ class JobLimits:
         nothing = np.zeros((self._columns.tallies + 1, amounts.shape[1]))
         return bool(self._columns.over(self._of[[training]], amounts, nothing)[0])
 
-    def left(self, engine: Engine, waiting: Ints, pending: Pending) -> Limited:
-        """What they leave to these trainings. pending: the same."""
+    def left(self, engine: Engine, use: NodeUse, waiting: Ints, requested: Floats) -> Limited:
+        """What they leave to these trainings (n,). requested: (n, resources) what each would be charged for."""
         table, holds = engine.table, engine.allocations.holds
         rows = np.fromiter(holds, dtype=np.int64, count=len(holds))
         training, units = table.training[rows], table.units(rows, engine.gpus[rows])
-        demand: Floats = np.concatenate([table.per_gpu[rows], self._per_gpu[training, 3:]], axis=1) * units[:, None]
+        of_types = self._per_gpu[training, 3:] * units[:, None]
+        demand: Floats = np.concatenate([use.allocated(rows), of_types], axis=1)
         ran = engine.now - engine.started[rows]
         used = self._columns.used(self._of[training], self._amounts(training, np.ones(len(rows)), demand, ran))
-        requested = pending.demand * pending.units[:, None]
         amounts = self._amounts(waiting, np.diff(table.first_row)[waiting], requested)
         return Limited(self._columns, self._of[waiting], amounts, used)
 

@@ -15,10 +15,14 @@ from slurmplug.sim.slurm.job_requests import nodes_to_give
 
 @dataclass(frozen=True)
 class Partition:
-    """`nodes`: the numbers of its nodes. `tier`: PriorityTier; jobs of a higher one are considered first."""
+    """`nodes`: the numbers of its nodes. `tier`: PriorityTier; jobs of a higher one are considered first.
+
+    `exclusive`: OverSubscribe=EXCLUSIVE; jobs get whole nodes.
+    """
 
     nodes: frozenset[int]
     tier: int = 1
+    exclusive: bool = False
 
 
 @dataclass(frozen=True, eq=False)

@@ -79,6 +79,9 @@ class Placement:
     def less(self, free: Floats, row: int, nodes: Ints, shares: Ints) -> Floats:
         """What is free (m, resources) beside the job on these nodes (k,) with these shares (k,)."""
         left = free.copy()
+        if self._pending.whole is not None and self._pending.whole[row]:
+            left[nodes] = 0.0
+            return left
         units = shares if self._pending.gpus[row] else np.ones(len(nodes))
         left[nodes] -= self._pending.demand[row] * np.asarray(units)[:, None]
         return left

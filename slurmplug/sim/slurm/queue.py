@@ -14,7 +14,8 @@ class Pending:
 
     nodes: it requests this number, and as much of each; up to 1: as few as can hold it. demand: (n, resources) of each
     of its GPUs, the first being the GPU itself, or of each of its nodes where `gpus` is 0. eligible: since when it has
-    waited. begin: not before. reservation: its name, or empty.
+    waited. begin: not before. reservation: its name, or empty. whole: it gets whole nodes, None if no job does; else
+    the last of the resources is the node itself.
     """
 
     gpus: Ints
@@ -28,6 +29,7 @@ class Pending:
     reservation: Texts
     nice: Floats
     site_factor: Floats
+    whole: Bools | None = None
 
     def __len__(self) -> int:
         return len(self.gpus)

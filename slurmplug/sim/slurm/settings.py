@@ -34,7 +34,8 @@ class LauncherSettings:
     until others can have what it held. A site can take both from its accounting (docs/simulator.md). `limits`: of QOS
     and associations. `shares`: of accounts and users, for Fair Tree; without them all users are equal.
     `fairshare_interval`: seconds from one computation of Fair Tree's fairshare to the next, as PriorityCalcPeriod.
-    `partitions`: by name; a job of another runs on all nodes.
+    `partitions`: by name; a job of another runs on all nodes. `whole_nodes`: every job gets whole nodes, as by
+    select/linear.
     """
 
     weights: Weights = field(default_factory=Weights)
@@ -51,3 +52,4 @@ class LauncherSettings:
     billing: Billing = field(default_factory=Billing)
     fairshare_interval: float = 300.0
     partitions: Mapping[str, Partition] = field(default_factory=lambda: MappingProxyType({}))
+    whole_nodes: bool = False

@@ -104,6 +104,7 @@ def _settings(conf: ConfLines) -> LauncherSettings:
         billing=conf_priority.billing(conf),
         fairshare_interval=times.parse_limit(conf.values.get("prioritycalcperiod", _CALC_PERIOD)),
         partitions=MappingProxyType(dict(conf_nodes.partitions(conf))),
+        whole_nodes=conf.values.get("selecttype", "").lower() == "select/linear",
     )
 
 
@@ -138,15 +139,23 @@ def _not_followed(conf: ConfLines) -> Iterator[str]:
     yield from conf_priority.not_followed(conf)
     if {"limits", "safe", "qos", "all"} & _enforced(conf):
         yield LIMITS
-    if values.get("selecttype", "").lower() == "select/linear":
-        yield "SelectType=select/linear (jobs hold parts of nodes)"
     parameters = _parameters(conf)
     if others := sorted(parameters.keys() - _SCHEDULER_PARAMETERS):
         yield f"SchedulerParameters={','.join(others)}"
-    if any(each.get("oversubscribe", "").lower().startswith("exclusive") for each in conf.partitions):
-        yield "OverSubscribe=EXCLUSIVE (jobs hold parts of nodes)"
+    shared = {conf_nodes.oversubscribe(each) for each in conf.partitions} - {"NO", "FORCE:1", conf_nodes.EXCLUSIVE}
+    if shared:
+        yield f"OverSubscribe={','.join(sorted(shared))} (jobs do not share CPUs)"
+    for name in ("USER", "TOPO"):
+        if any(_is_exclusive_for(each, name) for each in conf.partitions):
+            yield f"Exclusive{name.capitalize()} of partitions"
     if any("," in tres.types(tres.gpus(each.get("gres", ""))) for each in conf.nodes):
         yield "types of GPUs on nodes that have several"
+
+
+def _is_exclusive_for(partition: Mapping[str, str], name: str) -> bool:
+    """Whether its nodes are shared by jobs of one user (USER), or of one switch (TOPO), alone."""
+    given = partition.get("exclusive", "").upper()
+    return given == name or (not given and partition.get(f"exclusive{name.lower()}", "").lower() not in _NOT_SET)
 
 
 def _enforced(conf: ConfLines) -> set[str]:

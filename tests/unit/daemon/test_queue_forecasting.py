@@ -14,7 +14,7 @@ from slurmplug.daemon import queue_forecasting
 from slurmplug.daemon.queue_forecasting import QueueForecasting
 from slurmplug.errors import LedgerError, ReadFailed
 from slurmplug.ledger import kept_limits, queue_forecasts
-from slurmplug.ledger.budgets import INPUTS_EVERY
+from slurmplug.ledger.budgets import INPUTS_EVERY, INPUTS_OF_CHANGES_EVERY
 from tests.fake_cluster import node_rows
 from tests.ledgers import Site
 
@@ -77,11 +77,48 @@ def test_the_first_queue_is_forecast_and_of_the_next_one_at_least_five_minutes_l
     assert outlook is not None
     assert outlook.start is not None
     assert first < outlook.start < first + 3600.0
-    site.cluster.submit(b"#!/bin/sh\n#PLUG --urgency=9\ntrain\n", **FULL)
-    assert site.cycle(seconds=INPUTS_EVERY - 1.0).commands, "so its queue is kept"
+    site.cluster.start(3, "n2")
+    site.cycle(seconds=INPUTS_EVERY - 1.0)
+    assert site.ledger.kept.at == site.cluster.time, "its queue is kept"
     forecasting.after_cycle()
     assert forecasting._child is None, "too early"
     site.cycle(seconds=INPUTS_EVERY)
+    forecasting.after_cycle()
+    ended(forecasting)
+    assert made_at(site) == site.cluster.time
+
+
+def test_a_job_that_came_since_and_waits_is_forecast_after_a_minute(site: Site, forecasting: QueueForecasting) -> None:
+    site.cycle()
+    forecasting.after_cycle()
+    ended(forecasting)
+    new = site.cluster.submit(**FULL)
+    site.cycle(seconds=INPUTS_OF_CHANGES_EVERY)
+    forecasting.after_cycle()
+    ended(forecasting)
+    assert made_at(site) == site.cluster.time
+    kept = queue_forecasts.last(site.ledger)
+    assert kept is not None
+    assert kept.of(new) is not None
+    site.cluster.start(new, "n1")
+    site.cycle(seconds=INPUTS_OF_CHANGES_EVERY)
+    forecasting.after_cycle()
+    assert forecasting._child is None, "no other job came"
+
+
+def test_new_jobs_are_forecast_less_often_where_that_takes_long(
+    site: Site, forecasting: QueueForecasting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(queue_forecasting, "SHARE", 1e-9)
+    site.cycle()
+    forecasting.after_cycle()
+    ended(forecasting)
+    site.cluster.submit(**FULL)
+    site.cycle(seconds=INPUTS_EVERY - 1.0)
+    forecasting.after_cycle()
+    assert forecasting._child is None
+    site.cluster.submit(**FULL)
+    site.cycle(seconds=INPUTS_OF_CHANGES_EVERY)
     forecasting.after_cycle()
     ended(forecasting)
     assert made_at(site) == site.cluster.time

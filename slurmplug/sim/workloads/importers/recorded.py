@@ -24,6 +24,7 @@ class RecordedJob:
     seconds: float
     gpus: int
     cpus: int = 0
+    cpus_requested: int = 0
     memory: float = 0.0
     time_limit: float = NAN
     user: str = "user"
@@ -48,6 +49,7 @@ def job(recorded: RecordedJob) -> SimJob:
         qos=intern(recorded.qos),
         partition=intern(recorded.partition),
         cpus=recorded.cpus,
+        cpus_requested=recorded.cpus_requested,
         memory=recorded.memory,
         time_limit=recorded.time_limit,
         waited=recorded.waited,

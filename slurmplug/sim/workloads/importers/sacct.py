@@ -148,6 +148,7 @@ class _Reader:
                 seconds=seconds,
                 gpus=gpus,
                 cpus=row.integer("NCPUS", 0, most=10**7) or row.integer("AllocCPUS", 0, most=10**7),
+                cpus_requested=_requested_cpus(row),
                 memory=memory,
                 time_limit=max(limit, seconds) if limit == limit else NAN,
                 user=row.text("User", "user"),
@@ -171,6 +172,11 @@ def _allocated(row: Row) -> tuple[int, float, int]:
     if not 0 <= gpus <= MOST_GPUS:
         raise row.bad("AllocTRES", f"{gpus} GPUs are out of range")
     return gpus, memory, nodes
+
+
+def _requested_cpus(row: Row) -> int:
+    """0 where it is not known."""
+    return min(tres.cpus(row.text("ReqTRES", "", longest=4096)), 10**7)
 
 
 def _requested_type(row: Row, gpus: int) -> str:

@@ -86,15 +86,15 @@ PriorityWeightQOS=10
 PriorityWeightTRES=cpu=1,Energy=2
 PreemptType=preempt/none
 AccountingStorageEnforce=associations,limits
-SelectType=select/linear
-PartitionName=a Nodes=n1
-PartitionName=b Nodes=n2 PriorityTier=5
+PartitionName=a Nodes=n1 OverSubscribe=FORCE:2
+PartitionName=b Nodes=n2 PriorityTier=5 OverSubscribe=FORCE:1 ExclusiveUser=YES
 """)  # fmt: skip
     assert site_conf.read(path).not_followed == (
         "PriorityWeightQOS (the priorities of QOS are in slurmdbd)",
         "PriorityWeightTRES of energy",
         "limits of QOS and associations",
-        "SelectType=select/linear (jobs hold parts of nodes)",
+        "OverSubscribe=FORCE:2 (jobs do not share CPUs)",
+        "ExclusiveUser of partitions",
     )
 
 
@@ -119,6 +119,23 @@ PartitionName=none
         "all": ([0, 1, 2, 3, 4], 3),
         "none": ([], 2),
     }
+
+
+def test_jobs_of_exclusive_partitions_and_all_by_select_linear_get_whole_nodes(write: Write) -> None:
+    conf = site_conf.read(write(NODES + """
+PartitionName=DEFAULT OverSubscribe=EXCLUSIVE
+PartitionName=a Nodes=n1
+PartitionName=b Nodes=n1 OverSubscribe=NO
+PartitionName=c Nodes=n1 Exclusive=NO
+PartitionName=d Nodes=n1 OverSubscribe=NO Exclusive=NODE
+"""))  # fmt: skip
+    assert {name: each.exclusive for name, each in conf.settings.partitions.items()} == {
+        "a": True, "b": False, "c": False, "d": True,
+    }  # fmt: skip
+    old = site_conf.read(write(NODES + "SelectType=select/linear\nPartitionName=a Nodes=n1 Shared=EXCLUSIVE\n"))
+    assert (conf.settings.whole_nodes, old.settings.whole_nodes) == (False, True)
+    assert old.settings.partitions["a"].exclusive
+    assert conf.not_followed == old.not_followed == ()
 
 
 TRES = """

@@ -279,6 +279,16 @@ def test_sacct_gives_the_type_of_gpu_that_a_job_requested(write: Write) -> None:
     assert [job.gpu_type for job in load(f"sacct:{path}").jobs] == ["a100", "", "", ""]
 
 
+def test_sacct_gives_the_cpus_that_a_job_requested(write: Write) -> None:
+    heading = SACCT.replace("AllocTRES", "AllocTRES|ReqTRES")
+    of = "ada|lab|gpu|normal|2026-03-01T10:00:00|00:10:00|01:00:00|cpu=8,gres/gpu=2"
+    rows = "".join(
+        f"{n}|{of}|{asked}|8|C\n" for n, asked in enumerate(("billing=1,cpu=3,mem=1G", "mem=1G", "cpu=many"))
+    )
+    found = load(f"sacct:{write('sacct.txt', heading + rows)}").jobs
+    assert [(job.cpus, job.cpus_requested) for job in found] == [(8, 3), (8, 0), (8, 0)]
+
+
 @pytest.mark.parametrize(("cell", "bad"), [("yesterday", "Submit"), ("2026-13-01T00:00:00", "Submit")])
 def test_a_bad_sacct_row_is_named(write: Write, cell: str, bad: str) -> None:
     path = write("sacct.txt", SACCT + f"7|ada|lab|gpu|high|{cell}|00:02:00|01:00:00|gres/gpu=4|8|C\n")
