@@ -72,7 +72,7 @@ def made_again(made_from: Mapping[str, str], promoted_model: Callable[[str], Mod
     """
     try:
         config = Config.from_table(from_json(made_from["configuration"]))
-    except (ValidationError, ValueError) as error:
+    except ValueError as error:
         raise ConfigError(f"the record of the policy that decided cannot be read: {error}") from error
     if _is_file(config.policy) and config.policy != own_file:
         raise ConfigError(f"{config.policy} is not run, as the configuration does not name it any more")
