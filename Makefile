@@ -53,6 +53,9 @@ bench-live: install ## real jobs under Slurm alone and under policies, rigid one
 	@.ci/as-root $(PY) -m tests.bench.live rigid --seeds 6 --policy mlfs
 	@.ci/as-root $(PY) -m tests.bench.live elastic --seeds 3 --policy fair --policy mlfs
 
+bench-starts: install ## when squeue --start and slurmplug say that real jobs start, and when they do: 40 minutes
+	@.ci/as-root $(PY) -m tests.bench.live_starts --seeds 4 --first-seed 1
+
 fidelity: install ## 40 real jobs under the daemon and in the simulator, and the figures: 3 minutes
 	@.ci/as-root $(PY) -m pytest -s tests/live/test_fidelity.py
 

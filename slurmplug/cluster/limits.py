@@ -87,13 +87,15 @@ class Rule(NamedTuple):
 @dataclass(frozen=True)
 class Limits:
     """All limits of a cluster. `partition_qos`: the QOS of each partition that has one; `partition_wall`: the most
-    seconds of a job there; `default_account`: of each user's jobs that name none."""
+    seconds of a job there; `default_account`: of each user's jobs that name none; `whole_nodes`: the partitions whose
+    jobs share no node (OverSubscribe=EXCLUSIVE)."""
 
     qos: Mapping[str, QosLimits] = field(default_factory=dict)
     assocs: Mapping[Assoc, AssocLimits] = field(default_factory=dict)
     partition_qos: Mapping[str, str] = field(default_factory=dict)
     partition_wall: Mapping[str, float] = field(default_factory=dict)
     default_account: Mapping[str, str] = field(default_factory=dict)
+    whole_nodes: frozenset[str] = frozenset()
 
     def of_new_job(self, user: str, account: str, qos: str, partition: str) -> ResourceUse:
         """Whose a job would be, and in what, of which its user names these; what it uses is left out."""

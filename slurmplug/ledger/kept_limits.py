@@ -12,23 +12,24 @@ from slurmplug.ledger.ledger import Ledger
 
 LIMITS = "limits"
 """the name under which the ledger has them, among the models"""
-VERSION = "limits-1"
+VERSION = "limits-2"
 
 
 @dataclass(frozen=True)
 class _Stored:
-    """`Limits` with lists in place of mappings whose keys are no texts."""
+    """`Limits` with lists in place of sets, and of mappings whose keys are no texts."""
 
     qos: Mapping[str, QosLimits]
     assocs: tuple[tuple[Assoc, AssocLimits], ...]
     partition_qos: Mapping[str, str]
     partition_wall: Mapping[str, float]
     default_account: Mapping[str, str]
+    whole_nodes: tuple[str, ...]
 
 
 def keep(ledger: Ledger, limits: Limits, at: float) -> None:
     """Keep them in place of the last ones. at: when they were read. Raises LedgerError."""
-    ledger.save_model(LIMITS, VERSION, {**vars(limits), "assocs": list(limits.assocs.items())}, at)
+    ledger.save_model(LIMITS, VERSION, _stored(limits), at)
 
 
 def last(ledger: LedgerFile) -> Limits | None:
@@ -40,4 +41,9 @@ def last(ledger: LedgerFile) -> Limits | None:
         stored: _Stored = codec.rebuild(_Stored, found[2])
     except ValueError as error:
         raise ledger.damaged(error) from error
-    return Limits(**{**vars(stored), "assocs": dict(stored.assocs)})
+    return Limits(**{**vars(stored), "assocs": dict(stored.assocs), "whole_nodes": frozenset(stored.whole_nodes)})
+
+
+def _stored(limits: Limits) -> dict[str, object]:
+    lists = {"assocs": list(limits.assocs.items()), "whole_nodes": sorted(limits.whole_nodes)}
+    return {**vars(limits), **lists}

@@ -77,7 +77,8 @@ def test_of_several_partitions_the_first_to_start_counts_and_not_one_with_a_shor
 @pytest.fixture(scope="module")
 def fragmented(special_cluster: Callable[[ClusterSpec], Sandbox]) -> Sandbox:
     """Four nodes with one free GPU each, and many free CPUs."""
-    cluster = special_cluster(ClusterSpec(nodes=(Node(),) * 4))
+    partitions = (Partition("gpu"), Partition("whole", options={"OverSubscribe": "EXCLUSIVE"}))
+    cluster = special_cluster(ClusterSpec(nodes=(Node(),) * 4, partitions=partitions))
     for number in range(1, 5):
         options = ("--gres=gpu:3", f"--nodelist=n{number}", "-t", "60", "--output=/dev/null")
         cluster.wait_job(cluster.sbatch("root", "#!/bin/sh\nsleep 600\n", *options), "RUNNING")
@@ -95,6 +96,9 @@ def fragmented(special_cluster: Callable[[ClusterSpec], Sandbox]) -> Sandbox:
         "--gpus-per-task=2 -n2",
         "--gpus-per-task=1 -n4",
         "--gres=gpu:1 --exclusive",
+        "--gres=gpu:1 -p whole",
+        "-n1 -p whole",
+        "-n1 --exclusive",
         "-n1 -c8",
         "-n8",
     ],

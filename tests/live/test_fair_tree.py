@@ -1,7 +1,8 @@
-"""Fair Tree on a real Slurm: the factors and the usage that sshare shows, and the replay's of the same accounts."""
+"""Fairshare on a real Slurm: the factors and the usage that sshare shows, and the replay's of the same accounts."""
 
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 from slurmplug.cluster.limits import Assoc
 from slurmplug.sandbox import ClusterSpec, Partition, Sandbox
 from slurmplug.sim.slurm import site_conf, site_limits
+from slurmplug.sim.slurm.classic_fairshare import ClassicFairshare
 from slurmplug.sim.slurm.fair_tree import FairTree
 
 SPEC = ClusterSpec(
@@ -34,10 +36,13 @@ JOBS = (
 SHOWN = "Account,User,Partition,RawUsage,NormUsage,FairShare"
 
 
+@pytest.mark.parametrize(
+    "settings", [{}, {"PriorityFlags": "NO_FAIR_TREE", "FairShareDampeningFactor": "3"}], ids=["fair_tree", "classic"]
+)
 def test_factors_and_usage_are_those_of_sshare(
-    special_cluster: Callable[[ClusterSpec], Sandbox], tmp_path: Path
+    special_cluster: Callable[[ClusterSpec], Sandbox], tmp_path: Path, settings: Mapping[str, str]
 ) -> None:
-    cluster = special_cluster(SPEC)
+    cluster = special_cluster(replace(SPEC, settings=settings))
     users = cluster.researchers
     for account, parent, shares in ACCOUNTS:
         accounting(cluster, "add", "account", account, f"parent={parent}", f"fairshare={shares}")
@@ -56,7 +61,12 @@ def test_factors_and_usage_are_those_of_sshare(
     conf = site_limits.with_limits(site_conf.read(cluster.layout.slurm_conf), dumped(cluster, tmp_path))
     assert conf.settings.shares is not None
     whom = [assoc for assoc in conf.settings.shares.of if assoc.user]
-    factors = FairTree(conf.settings.shares, []).factors(np.array([usage[each] for each in whom]))
+    dampening = conf.settings.dampening
+    if dampening:
+        parts = np.array([float(by_assoc[each]["NormUsage"] or 0) for each in whom])
+        factors = ClassicFairshare(conf.settings.shares, [], dampening).factors(parts)
+    else:
+        factors = FairTree(conf.settings.shares, []).factors(np.array([usage[each] for each in whom]))
     expected = [float(by_assoc[each]["FairShare"]) for each in whom]
     assert factors == pytest.approx(expected, abs=1e-5), by_assoc
     assert len(set(expected)) > 8

@@ -1,13 +1,16 @@
 """The priorities that the simulator's Slurm gives to jobs, beside those of a real Slurm with the same slurm.conf."""
 
 from collections.abc import Callable, Mapping
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+from slurmplug.cluster.limits import Assoc
 from slurmplug.sandbox import ClusterSpec, Node, Partition, Sandbox
 from slurmplug.sim.engine.nodes import parse
-from slurmplug.sim.slurm import site_conf
+from slurmplug.sim.slurm import site_conf, site_limits
+from slurmplug.sim.slurm.assoc_priority import factors
 from slurmplug.sim.slurm.launcher import priorities
 from slurmplug.sim.slurm.queue import NodeResources, Pending
 
@@ -52,6 +55,35 @@ def test_they_are_those_of_slurm(
     ours = simulated(conf).tolist()
     cluster.wait(lambda: np.allclose(of_slurm(), ours, atol=1), 30, f"{ours} for {of_slurm()}")
     assert len(set(ours)) == len(JOBS)
+    assert not any("Priority" in each for each in conf.not_followed)
+
+
+@pytest.mark.parametrize("flags", ["", "NO_NORMAL_ASSOC"])
+def test_those_of_accounts_and_users_are_those_of_slurm(
+    special_cluster: Callable[[ClusterSpec], Sandbox], tmp_path: Path, flags: str
+) -> None:
+    """One user has a priority of its own, one that of the account, and one none."""
+    spec = ClusterSpec(weights={"Assoc": 700}, settings={"PriorityFlags": flags} if flags else {})
+    cluster = special_cluster(spec)
+    users = cluster.researchers
+    for words in (("user", users[0], "set", "priority=30"), ("account", "language", "set", "priority=40")):
+        cluster.run("root", ["sacctmgr", "-i", "modify", *words])
+    held = "#!/bin/sh\n#SBATCH -o /dev/null -t 10 --begin=now+1hour\nsleep 600\n"
+    ids = [cluster.sbatch(user, held) for user in users]
+    dump = tmp_path / "dump.cfg"
+    cluster.run("root", ["sacctmgr", "dump", cluster.name, f"file={dump}"])
+    conf = site_limits.with_limits(site_conf.read(cluster.layout.slurm_conf), site_limits.read(dump, None))
+    jobs = [Assoc("vision", users[0], ""), Assoc("language", users[1], ""), Assoc("vision", users[2], "")]
+    of = factors(conf.settings.assoc_priority, jobs)
+    ours = np.maximum(np.floor(conf.settings.weights.assoc * of), 1).tolist()
+    assert ours == ([30 * 700, 40 * 700, 1] if flags else [525, 700, 1])
+
+    def of_slurm() -> list[int]:
+        shown = cluster.run("root", ["squeue", "-h", "-t", "PD", "-o", "%i %Q"]).stdout.split()
+        found = dict(zip(shown[::2], map(int, shown[1::2]), strict=True))
+        return [found.get(str(job), 0) for job in ids]
+
+    cluster.wait(lambda: np.allclose(of_slurm(), ours, atol=1), 30, f"{ours} for {of_slurm()}")
     assert not any("Priority" in each for each in conf.not_followed)
 
 

@@ -39,8 +39,14 @@ def limits(qos: str, assocs: str, partitions: str, defaults: str = "") -> Limits
         },
         partition_qos={name: each["QoS"] for name, each in named.items() if each.get("QoS", "N/A") not in ("N/A", "")},
         partition_wall={name: _wall(each.get("MaxTime", "")) for name, each in named.items()},
+        whole_nodes=frozenset(name for name, each in named.items() if _has_whole_nodes(each)),
         default_account={each["User"]: each["Account"] for each in _rows(defaults, DEFAULT_ACCOUNT_FIELDS)},
     )
+
+
+def _has_whole_nodes(partition: Mapping[str, str]) -> bool:
+    """Whether its jobs get whole nodes, by what scontrol shows of it; Exclusive is of 26.05."""
+    return partition.get("OverSubscribe") == "EXCLUSIVE" or partition.get("Exclusive") in ("NODE", "TOPO")
 
 
 def qos_limits(cells: Mapping[str, str]) -> QosLimits:

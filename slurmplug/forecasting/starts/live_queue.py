@@ -3,8 +3,9 @@
 Jobs that wait for room, or for what runs under a limit of their QOS or associations to end, are started in the order of
 their priorities (`simulation`). A resource is one pool over the nodes on which a job may run: how the GPUs in use lie
 on nodes is not simulated; a job that might be submitted starts no sooner than what runs now leaves its parts room on
-nodes (`node_room`). Not simulated are jobs that wait for something else, such as a dependency, those that will be
-submitted, changes of priorities, and who else waits for a limit on nodes that have none in common with the job's.
+nodes (`node_room`), one that gets whole nodes no sooner than as many are idle (`whole_nodes`). Not simulated are jobs
+that wait for something else, such as a dependency, those that will be submitted, changes of priorities, and who else
+waits for a limit on nodes that have none in common with the job's.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from slurmplug.forecasting.starts.node_room import Parts, room_at
 from slurmplug.forecasting.starts.queues import Running, Sums, Waiting
 from slurmplug.forecasting.starts.run_time_samples import SHORTEST, samples_of
 from slurmplug.forecasting.starts.simulation import start_times
+from slurmplug.forecasting.starts.whole_nodes import demand_with_nodes, gets_whole_nodes, with_shares_of_nodes
 
 Number = TypeVar("Number", np.float64, np.int64)
 
@@ -69,6 +71,8 @@ class LiveQueue:
         jobs, random = snapshot.jobs, np.random.default_rng(seed)
         limit = np.where(np.isnan(jobs.time_limit), NO_LIMIT, jobs.time_limit)
         self._snapshot, self._samples = snapshot, samples
+        self._demand = demand_with_nodes(snapshot, gets_whole_nodes(jobs, limits))
+        """(n, resources), and nodes if any job gets whole ones"""
         self._limits = QueueLimits(limits, snapshot) if limits and (limits.qos or limits.assocs) else None
         self._waiting = waiting_in_order(jobs, self._limits.held_back(snapshot) if self._limits else None)
         self._limit = limit[self._waiting]
@@ -139,13 +143,15 @@ class LiveQueue:
         """The running and the waiting jobs to simulate, a queue for each request that is added; one without any."""
         jobs, queues = self._snapshot.jobs, len(added.requests) if added else 1
         classes, where = np.unique(jobs.placement[self._waiting[places]], return_inverse=True)
-        pools = _Pools(self._snapshot, np.vstack([self._snapshot.fits[classes], *([added.nodes] if added else [])]))
-        needs = _repeated(queues, pools.needed(jobs.demand[self._waiting[places]], where))
+        nodes = np.vstack([self._snapshot.fits[classes], *([added.nodes] if added else [])])
+        pools = _Pools(self._snapshot, nodes, count_nodes=self._demand.shape[1] > jobs.demand.shape[1])
+        needs = _repeated(queues, pools.needed(self._demand[self._waiting[places]], where))
         seconds, limit = _repeated(queues, self._seconds[places].T), _repeated(queues, self._limit[places])
         if added:
             demands = np.stack([each.demand for each in added.requests])
             of_added = np.full(queues, len(classes))
-            needs = _with(needs, added.place, pools.needed(demands, of_added), axis=1)
+            beside = np.pad(demands, ((0, 0), (0, self._demand.shape[1] - demands.shape[1])))
+            needs = _with(needs, added.place, pools.needed(beside, of_added), axis=1)
             seconds = _with(seconds, added.place, np.stack([each.seconds for each in added.requests]), axis=2)
             limit = _with(limit, added.place, np.array([each.limit for each in added.requests]), axis=1)
         used = np.flatnonzero(needs.any(axis=(0, 1)))
@@ -188,8 +194,8 @@ class _Pools:
     what runs in it is missing in both.
     """
 
-    def __init__(self, snapshot: Snapshot, where: Bools) -> None:
-        """where: (k, nodes) on which jobs of each class may run."""
+    def __init__(self, snapshot: Snapshot, where: Bools, *, count_nodes: bool = False) -> None:
+        """where: (k, nodes) on which jobs of each class may run. count_nodes: nodes are a resource, too."""
         nodes, up = snapshot.nodes, where & snapshot.nodes.up
         self._jobs = len(snapshot.jobs)
         self._sets = np.unique(up, axis=0)
@@ -202,7 +208,13 @@ class _Pools:
         self._amounts[:, 0] = snapshot.runs_on[:, 2]
         held = np.zeros_like(nodes.used)
         np.add.at(held, self._node, self._amounts)
-        self.free = (self._sets @ (nodes.capacity - np.maximum(nodes.used, held))).ravel()
+        free = nodes.capacity - np.maximum(nodes.used, held)
+        if count_nodes:
+            idle = np.asarray((nodes.used <= 0).all(axis=1))
+            idle[self._node] = False
+            free = np.column_stack([free, idle])
+            self._amounts = with_shares_of_nodes(self._amounts, self._node, len(idle))
+        self.free = (self._sets @ free).ravel()
         """(columns,)"""
 
     def needed(self, demand: Floats, classes: Ints) -> Floats:

@@ -18,7 +18,8 @@ from slurmplug.cluster.port import Command, Reading, Reservation, ResourceReques
 from slurmplug.sim.adapters.cluster import NO_JOBS, NO_NODES, SimCluster
 from slurmplug.sim.engine.engine import DONE, PENDING, Engine
 from slurmplug.sim.engine.workload_table import CLUSTER
-from slurmplug.sim.slurm.fairshare import Fairshare
+from slurmplug.sim.slurm.assoc_priority import factors
+from slurmplug.sim.slurm.fairshare import Fairshare, associations
 from slurmplug.sim.slurm.job_limits import JobLimits
 from slurmplug.sim.slurm.job_requests import JobRequests
 from slurmplug.sim.slurm.launcher import jobs_to_start, priorities
@@ -49,6 +50,7 @@ class SlurmSimCluster(SimCluster):
     def __init__(self, engine: Engine, settings: LauncherSettings | None = None) -> None:
         super().__init__(engine)
         self._settings = settings or LauncherSettings()
+        self._in_order_only = replace(self._settings, backfill=False)
         self._node_lists: dict[int, dict[str, str]] = {}
         """by row, the nodes that a job requires or excludes"""
         self._node_counts: dict[int, int] = {}
@@ -71,6 +73,8 @@ class SlurmSimCluster(SimCluster):
         )  # fmt: skip
         self._single = np.diff(table.first_row) == 1
         self._fairshare = Fairshare.of(table, self._settings)
+        priorities = self._settings.assoc_priority
+        self._assoc = factors(priorities, associations(table)) if priorities else None
         trainings = np.arange(len(requests.gpus))
         self._partitions = job_partitions(
             self._settings.partitions, requests.columns["partition"],
@@ -247,7 +251,7 @@ class SlurmSimCluster(SimCluster):
         if len(waiting):
             pending, room = self._pending(waiting), self._room()
             of_priority = self._set_priorities(waiting, pending, room)
-            settings = replace(self._settings, backfill=backfill)
+            settings = self._settings if backfill else self._in_order_only
             held = self._use.held()
             partitions, limited = self._partitions.of(waiting), None
             if self._limits:
@@ -272,7 +276,8 @@ class SlurmSimCluster(SimCluster):
             left = np.flatnonzero(state != DONE)
             self._oldest += int(left[0]) if len(left) else len(state)
             state = self.engine.state[self._oldest : self.engine.arrived]
-        return np.unique(self.engine.table.training[np.flatnonzero(state == PENDING) + self._oldest])
+        found = self.engine.table.training[np.flatnonzero(state == PENDING) + self._oldest]
+        return found[np.diff(found, prepend=-1) > 0]
 
     def _set_priorities(self, waiting: Ints, pending: Pending, room: NodeResources) -> Ints:
         first = self.engine.table.first_row[waiting]
@@ -338,6 +343,7 @@ class SlurmSimCluster(SimCluster):
             else np.zeros(len(first)),
             site_factor=self.site_factors[first],
             whole=requests.whole[waiting] if requests.whole.any() else None,
+            assoc=self._assoc[first] if self._assoc is not None else None,
         )
 
     def _room(self) -> NodeResources:

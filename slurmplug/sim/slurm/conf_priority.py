@@ -10,7 +10,6 @@ from slurmplug.sim.slurm.multifactor import Billing, Weights
 from slurmplug.sim.workloads.rows import as_number, quoted
 
 SHARES = "shares of accounts and users (fairshare takes all users for equal; name them with --sacctmgr)"
-_NO_TREE = "PriorityFlags=NO_FAIR_TREE (fairshare takes all users for equal)"
 _WEEK = "7-0"
 _BILLED = ("gres/gpu", "cpu", "mem")
 _TRES = (*_BILLED, "node")
@@ -19,9 +18,10 @@ _MEBIBYTES = MappingProxyType({"k": 1 / 1024, "m": 1.0, "g": 1024.0, "t": 1024.0
 _WEIGHTS = ("priorityweightage", "priorityweightfairshare", "priorityweightjobsize", "priorityweightpartition")
 _PRIORITY, _BILLING = "PriorityWeightTRES", "TRESBillingWeights"
 _YES = frozenset({"yes", "up", "true", "1"})
-_NO_NORMAL = ("NO_NORMAL_PART", "NO_NORMAL_QOS", "NO_NORMAL_TRES")
-_FLAGS = frozenset({"FAIR_TREE", "NO_FAIR_TREE", *_NO_NORMAL, "SMALL_RELATIVE_TO_TIME"})
-"""those that are followed, or have words of their own"""
+_NO_NORMAL = frozenset({"NO_NORMAL_ASSOC", "NO_NORMAL_PART", "NO_NORMAL_QOS", "NO_NORMAL_TRES"})
+_ALL = "NO_NORMAL_ALL"
+_FLAGS = frozenset({"FAIR_TREE", "NO_FAIR_TREE", *_NO_NORMAL, _ALL, "SMALL_RELATIVE_TO_TIME"})
+"""those that are followed"""
 
 
 def weights(conf: ConfLines) -> Weights:
@@ -73,7 +73,9 @@ def not_followed(conf: ConfLines) -> Iterator[str]:
     if others := sorted(_tres_weights(conf.values, _PRIORITY).keys() - set(_TRES)):
         yield f"{_PRIORITY} of {', '.join(others)}"
     if number(conf.values, "priorityweightfairshare", 0.0):
-        yield _NO_TREE if "NO_FAIR_TREE" in flags else SHARES
+        yield SHARES
+        if (period := conf.values.get("priorityusageresetperiod", "none")).lower() not in ("none", "now"):
+            yield f"PriorityUsageResetPeriod={period} (usage is never reset)"
         billed = {name for each in conf.partitions for name in _tres_weights(each, _BILLING)}
         if others := sorted(billed - set(_BILLED)):
             yield f"{_BILLING} of {', '.join(others)}"
@@ -88,7 +90,15 @@ def is_basic(conf: ConfLines) -> bool:
 
 def priority_flags(conf: ConfLines) -> set[str]:
     """PriorityFlags in upper case."""
-    return {flag.strip().upper() for flag in conf.values.get("priorityflags", "").split(",")} - {""}
+    flags = {flag.strip().upper() for flag in conf.values.get("priorityflags", "").split(",")} - {""}
+    return flags | _NO_NORMAL if _ALL in flags else flags
+
+
+def dampening(conf: ConfLines) -> float | None:
+    """FairShareDampeningFactor, None with Fair Tree, which DEPTH_OBLIVIOUS turns off, too. Raises ValueError."""
+    if priority_flags(conf).isdisjoint({"NO_FAIR_TREE", "DEPTH_OBLIVIOUS"}):
+        return None
+    return max(number(conf.values, "fairsharedampeningfactor", 1.0), 1.0)
 
 
 def _tres_weights(values: Mapping[str, str], keyword: str) -> dict[str, float]:

@@ -7,22 +7,26 @@ import numpy as np
 from predictors.arrays import Floats, Ints
 from slurmplug.cluster.limits import Assoc
 from slurmplug.sim.engine.workload_table import WorkloadTable
+from slurmplug.sim.slurm.classic_fairshare import ClassicFairshare
 from slurmplug.sim.slurm.fair_tree import FairTree
 from slurmplug.sim.slurm.multifactor import Usage
 from slurmplug.sim.slurm.settings import LauncherSettings
 
 
 class Fairshare:
-    """The factors of users with equal shares, as of the last `advance`; or those of Fair Tree, computed every interval.
+    """The factors of users with equal shares, as of the last `advance`; or those by shares, computed every interval.
 
-    Users are numbered; in Fair Tree a user has a number for each of its associations.
+    Users are numbered; with shares a user has a number for each of its associations.
     """
 
-    def __init__(self, user: Ints, tree: FairTree | None, billing: Floats, settings: LauncherSettings) -> None:
+    def __init__(
+        self, user: Ints, tree: FairTree | ClassicFairshare | None, billing: Floats, settings: LauncherSettings
+    ) -> None:
         """user: (rows,) the number of each row's user. billing: (rows, 3) of a GPU, a CPU and a MiB, each second."""
         self._user, self._tree, self._billing = user, tree, billing
         self._users = tree.users if tree else int(user.max(initial=-1)) + 1
         self._half_life, self._interval = settings.weights.half_life, settings.fairshare_interval
+        self._dampening = settings.dampening or 1.0
         self._usage = Usage()
         self._holding = np.zeros(self._users)
         self._factors = np.ones(self._users)
@@ -35,7 +39,8 @@ class Fairshare:
         if settings.shares is None:
             _, user = np.unique(table.columns["user"], return_inverse=True)
             return cls(user, None, billing, settings)
-        tree = FairTree(settings.shares, list(_associations(table)))
+        shares, jobs = settings.shares, list(associations(table))
+        tree = ClassicFairshare(shares, jobs, settings.dampening) if settings.dampening else FairTree(shares, jobs)
         return cls(tree.number, tree, billing, settings)
 
     def advance(self, now: float) -> None:
@@ -54,9 +59,10 @@ class Fairshare:
     def factors(self, rows: Ints) -> Floats:
         """(n,) of these rows."""
         users = self._user[rows]
-        return self._factors[users] if self._tree else self._usage.fairshare(users)
+        return self._factors[users] if self._tree else self._usage.fairshare(users, self._dampening)
 
 
-def _associations(table: WorkloadTable) -> Iterator[Assoc]:
+def associations(table: WorkloadTable) -> Iterator[Assoc]:
+    """The account, user and partition of each row."""
     columns = (table.columns[name].tolist() for name in ("account", "user", "partition"))
     return (Assoc(*each) for each in zip(*columns, strict=True))

@@ -1,6 +1,7 @@
 """The priority that Slurm's priority/multifactor gives to pending jobs (its manual page "Multifactor Priority").
 
-`Usage.fairshare` is the classic one, 2^(-U/S), of users with equal shares; `fair_tree` has that of accounts' shares.
+`Usage.fairshare` is the classic one, 2^(-U/S), of users with equal shares; `fair_tree` and `classic_fairshare` have
+those by the shares of accounts.
 """
 
 from collections.abc import Mapping
@@ -19,6 +20,7 @@ class Weights:
     """PriorityWeight*, PriorityMaxAge and PriorityDecayHalfLife; by default the example of the manual page.
 
     `qos_priority` and `partition_priority`: by name, 0 where there is none; each factor is the share of the highest.
+    `assoc`: PriorityWeightAssoc.
     `favor_small`: PriorityFavorSmall. `relative_to_time`: PriorityFlags=SMALL_RELATIVE_TO_TIME. `tres`: what a GPU, a
     CPU, a MiB and a node of a job add in a partition, by its name: PriorityWeightTRES over all that the partition has.
     """
@@ -28,6 +30,7 @@ class Weights:
     job_size: float = 1_000.0
     qos: float = 0.0
     partition: float = 1_000.0
+    assoc: float = 0.0
     max_age: float = 14 * DAY
     half_life: float = 14 * DAY
     qos_priority: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
@@ -39,7 +42,7 @@ class Weights:
     @property
     def total(self) -> float:
         """The greatest sum of the factors."""
-        return self.age + self.fairshare + self.job_size + self.qos + self.partition
+        return self.age + self.fairshare + self.job_size + self.qos + self.partition + self.assoc
 
 
 @dataclass(frozen=True)
@@ -83,8 +86,9 @@ class Usage:
         used[: len(self.used)] += self.used * left
         return Usage(now, used)
 
-    def fairshare(self, users: Ints) -> Floats:
-        """2^(-U/S) of the users of these numbers (n,), S one share of all users that have used anything or wait."""
+    def fairshare(self, users: Ints, dampening: float = 1.0) -> Floats:
+        """2^(-U/S/dampening) of the users of these numbers (n,), S one share of all users that have used anything or
+        wait."""
         total = float(self.used.sum())
         if total <= 0 or not len(users):
             return np.ones(len(users))
@@ -93,7 +97,7 @@ class Usage:
         there[: len(self.used)] |= self.used > 0
         used = np.zeros(len(there))
         used[: len(self.used)] = self.used
-        return np.asarray(2.0 ** (-used[users] / total * int(there.sum())))
+        return np.asarray(2.0 ** (-used[users] / total * int(there.sum()) / dampening))
 
 
 def priority(
@@ -107,15 +111,17 @@ def priority(
     nice: Floats,
     site_factor: Floats,
     requested: Floats | None = None,
+    assoc: Floats | None = None,
 ) -> Ints:
     """Priorities (n,), 1 at least. waited: seconds since eligible; size: of `size_factor`; requested: (n, 4) GPUs,
-    CPUs, MiB and nodes, None where `weights.tres` is empty."""
+    CPUs, MiB and nodes, None where `weights.tres` is empty; assoc: (n,) from 0 to 1, None where none has a priority."""
     factors = (
         weights.age * np.clip(waited / weights.max_age, 0, 1)
         + weights.fairshare * fairshare
         + weights.job_size * size
         + (weights.qos * _relative(weights.qos_priority, qos) if weights.qos else 0.0)
         + (weights.partition * _relative(weights.partition_priority, partition) if weights.partition else 0.0)
+        + (weights.assoc * assoc if assoc is not None else 0.0)
         + (_of_tres(weights.tres, partition, requested) if weights.tres and requested is not None else 0.0)
     )
     return np.maximum(np.floor(factors + site_factor - nice), 1).astype(np.int64)

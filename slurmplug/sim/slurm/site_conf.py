@@ -12,10 +12,12 @@ from slurmplug.cluster import tres
 from slurmplug.console import times
 from slurmplug.errors import DataError, UsageError
 from slurmplug.sim.slurm import conf_lines, conf_nodes, conf_priority
+from slurmplug.sim.slurm.backfill_limits import BackfillLimits
 from slurmplug.sim.slurm.conf_lines import ConfLines, number
 from slurmplug.sim.slurm.settings import LauncherSettings, Reservations
 
 LIMITS = "limits of QOS and associations"
+ASSOC_PRIORITIES = "PriorityWeightAssoc (name the priorities of accounts and users with --sacctmgr)"
 QOS_PRIORITIES = "PriorityWeightQOS (the priorities of QOS are in slurmdbd)"
 _CALC_PERIOD = "5"
 """minutes"""
@@ -24,7 +26,12 @@ _SCHEDULER_PARAMETERS = frozenset(
         "batch_sched_delay",
         "bf_interval",
         "bf_job_part_count_reserve",
+        "bf_max_job_assoc",
+        "bf_max_job_part",
+        "bf_max_job_start",
         "bf_max_job_test",
+        "bf_max_job_user",
+        "bf_max_job_user_part",
         "bf_resolution",
         "bf_window",
         "bf_window_linear",
@@ -33,7 +40,6 @@ _SCHEDULER_PARAMETERS = frozenset(
 """that are followed"""
 _ALIKE = MappingProxyType(
     {
-        "priorityweightassoc": "PriorityWeightAssoc",
         "topologyplugin": "TopologyPlugin",
         "preempttype": "PreemptType",
         "licenses": "Licenses",
@@ -49,7 +55,7 @@ class SiteConf:
 
     `not_followed`: what it sets and the simulated Slurm does without, a phrase each. Of use once it is known what
     slurmdbd has (`slurmplug.sim.slurm.site_limits`): whether limits are enforced, PriorityWeightQOS, whether the factor
-    of a QOS is the share of the highest priority of any, the QOS of partitions, and whether fairshare is Fair Tree's.
+    of a QOS is the share of the highest priority of any, the same of associations, and the QOS of partitions.
     """
 
     settings: LauncherSettings
@@ -59,7 +65,8 @@ class SiteConf:
     qos_weight: float = 0.0
     qos_is_relative: bool = True
     partition_qos: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
-    fair_tree: bool = True
+    assoc_weight: float = 0.0
+    assoc_is_relative: bool = True
 
 
 def read(path: Path) -> SiteConf:
@@ -80,7 +87,8 @@ def read(path: Path) -> SiteConf:
             partition_qos=MappingProxyType(
                 {each["partitionname"]: each["qos"] for each in conf.partitions if "qos" in each}
             ),
-            fair_tree="NO_FAIR_TREE" not in conf_priority.priority_flags(conf),
+            assoc_weight=0.0 if conf_priority.is_basic(conf) else number(conf.values, "priorityweightassoc", 0.0),
+            assoc_is_relative="NO_NORMAL_ASSOC" not in conf_priority.priority_flags(conf),
         )
     except (ValueError, UsageError) as error:
         raise DataError(f"{path}: {error}") from error
@@ -92,6 +100,13 @@ def _settings(conf: ConfLines) -> LauncherSettings:
         weights=conf_priority.weights(conf),
         backfill=_backfills(conf),
         bf_max_job_test=int(number(parameters, "bf_max_job_test", 500.0)),
+        bf_limits=BackfillLimits(
+            of_user=int(number(parameters, "bf_max_job_user", 0.0)),
+            of_partition=int(number(parameters, "bf_max_job_part", 0.0)),
+            of_user_in_partition=int(number(parameters, "bf_max_job_user_part", 0.0)),
+            of_association=int(number(parameters, "bf_max_job_assoc", 0.0)),
+            starts=int(number(parameters, "bf_max_job_start", 0.0)),
+        ),
         reservations=Reservations(
             resolution=max(number(parameters, "bf_resolution", 60.0), 1.0),
             window=60.0 * number(parameters, "bf_window", 1440.0),
@@ -101,6 +116,7 @@ def _settings(conf: ConfLines) -> LauncherSettings:
         bf_interval=number(parameters, "bf_interval", 30.0),
         pace=number(parameters, "batch_sched_delay", 3.0),
         default_limit=_default_limit(conf),
+        dampening=conf_priority.dampening(conf),
         billing=conf_priority.billing(conf),
         fairshare_interval=times.parse_limit(conf.values.get("prioritycalcperiod", _CALC_PERIOD)),
         partitions=MappingProxyType(dict(conf_nodes.partitions(conf))),
@@ -136,6 +152,8 @@ def _not_followed(conf: ConfLines) -> Iterator[str]:
             yield written
     if number(values, "priorityweightqos", 0.0):
         yield QOS_PRIORITIES
+    if number(values, "priorityweightassoc", 0.0):
+        yield ASSOC_PRIORITIES
     yield from conf_priority.not_followed(conf)
     if {"limits", "safe", "qos", "all"} & _enforced(conf):
         yield LIMITS

@@ -10,14 +10,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
+from typing import Any
 
 from slurmplug.cluster.limits import CHECKED_TRES, Assoc, AssocLimits, Limits, QosLimits
 from slurmplug.cluster.parse.limits import amounts, assoc_limits, qos_limits
 from slurmplug.errors import DataError
+from slurmplug.sim.slurm.assoc_priority import inherited
 from slurmplug.sim.slurm.conf_priority import SHARES
-from slurmplug.sim.slurm.fair_tree import OF_PARENT, ROOT, Shares
 from slurmplug.sim.slurm.job_limits import SECONDS_OF
-from slurmplug.sim.slurm.site_conf import LIMITS, QOS_PRIORITIES, SiteConf
+from slurmplug.sim.slurm.share_tree import OF_PARENT, ROOT, Shares
+from slurmplug.sim.slurm.site_conf import ASSOC_PRIORITIES, LIMITS, QOS_PRIORITIES, SiteConf
 from slurmplug.sim.workloads.rows import Row, WorkloadError, as_number, comma_separated, open_lines, quoted
 
 _FAIRSHARE_PARENT = "2147483647"
@@ -52,13 +54,14 @@ class SiteLimits:
     """What the files have: limits, the priorities of QOS, and what is not followed, a phrase each.
 
     `of`: whose limits were in them, `QOS` or `associations`. `usage_factor`: by QOS. `shares`: None without
-    associations.
+    associations. `assoc_priority`: of all accounts, and of users who have one of their own.
     """
 
     limits: Limits
     qos_priority: Mapping[str, float]
     usage_factor: Mapping[str, float]
     shares: Shares | None
+    assoc_priority: Mapping[Assoc, float]
     of: frozenset[str]
     not_followed: tuple[str, ...]
 
@@ -70,6 +73,7 @@ class _Found:
     usage_factor: dict[str, float] = field(default_factory=dict)
     assocs: dict[Assoc, AssocLimits] = field(default_factory=dict)
     shares: dict[Assoc, float] = field(default_factory=dict)
+    assoc_priority: dict[Assoc, float] = field(default_factory=dict)
     not_followed: dict[str, dict[str, None]] = field(default_factory=lambda: {"QOS": {}, "associations": {}})
 
 
@@ -93,6 +97,7 @@ def read(dump: Path | None, qos: Path | None) -> SiteLimits:
         MappingProxyType(found.qos_priority),
         MappingProxyType(found.usage_factor),
         _shares(found),
+        MappingProxyType(inherited(found.assoc_priority, _above(found))),
         frozenset([*["QOS"] * bool(found.qos), *["associations"] * bool(found.assocs)]),
         tuple(f"limits of {of}: {', '.join(sorted(names))}" for of, names in found.not_followed.items() if names),
     )
@@ -104,8 +109,7 @@ def with_limits(conf: SiteConf, found: SiteLimits) -> SiteConf:
     weights, limits = conf.settings.weights, found.limits
     if conf.qos_weight and not found.qos_priority:
         not_followed.append(QOS_PRIORITIES)
-    highest = 1.0 if conf.qos_is_relative else max(found.qos_priority.values(), default=0.0)
-    of_qos = conf.qos_weight * highest if found.qos_priority else 0.0
+    of_qos = _weight(conf.qos_weight, found.qos_priority, relative=conf.qos_is_relative)
     weights = replace(weights, qos=of_qos, qos_priority=found.qos_priority)
     if conf.enforces_limits:
         limits = replace(limits, partition_qos=conf.partition_qos)
@@ -115,12 +119,24 @@ def with_limits(conf: SiteConf, found: SiteLimits) -> SiteConf:
     else:
         limits = Limits()
         not_followed.append(f"{LIMITS}, which AccountingStorageEnforce of this slurm.conf does not have")
-    shares = found.shares if conf.fair_tree else None
-    if shares is not None:
-        not_followed = [each for each in not_followed if each != SHARES]
+    if found.shares is not None:
+        not_followed = [each for each in not_followed if each not in (SHARES, ASSOC_PRIORITIES)]
     billing = replace(conf.settings.billing, qos=found.usage_factor)
-    settings = replace(conf.settings, weights=weights, limits=limits, shares=shares, billing=billing)
+    of_assoc = _weight(conf.assoc_weight, found.assoc_priority, relative=conf.assoc_is_relative)
+    settings = replace(
+        conf.settings,
+        weights=replace(weights, assoc=of_assoc),
+        assoc_priority=found.assoc_priority if conf.assoc_weight else MappingProxyType({}),
+        limits=limits,
+        shares=found.shares,
+        billing=billing,
+    )
     return replace(conf, settings=settings, not_followed=tuple(not_followed))
+
+
+def _weight(weight: float, priorities: Mapping[Any, float], *, relative: bool) -> float:
+    """Of a factor that is the share of the highest of these priorities; with NO_NORMAL_*, it is not relative."""
+    return weight * (1.0 if relative and priorities else max(priorities.values(), default=0.0))
 
 
 def _read_qos(path: Path, found: _Found) -> None:
@@ -190,6 +206,8 @@ def _add_assoc(found: _Found, kind: str, name: str, parent: str, row: Row) -> No
             raise row.bad("", f"defines the account {quoted(assoc.account)} again")
     found.assocs[assoc] = limits
     found.shares[assoc] = _share(row)
+    if row.cells.get("Priority"):
+        found.assoc_priority[assoc] = _number(row, "Priority", "0")
     _note_others(found, "associations", row.cells)
 
 
@@ -214,8 +232,12 @@ def _share(row: Row) -> float:
 def _shares(found: _Found) -> Shares | None:
     if not found.shares:
         return None
-    above = {assoc.account: limits.parent for assoc, limits in found.assocs.items() if not assoc.user}
-    return Shares(MappingProxyType(found.shares), MappingProxyType(above))
+    return Shares(MappingProxyType(found.shares), MappingProxyType(_above(found)))
+
+
+def _above(found: _Found) -> dict[str, str]:
+    """The account above each account."""
+    return {assoc.account: limits.parent for assoc, limits in found.assocs.items() if not assoc.user}
 
 
 def _add_qos(found: _Found, name: str, row: Row) -> None:

@@ -410,8 +410,20 @@ def test_where_there_is_no_accounting_there_are_only_the_limits_of_partitions(
     client: CliClient, program: Program
 ) -> None:
     program("sacctmgr", "echo 'You are not running a supported accounting_storage plugin' >&2; exit 1")
-    program("scontrol", "echo 'PartitionName=gpu QoS=N/A MaxTime=1-00:00:00'")
+    program("scontrol", "echo 'PartitionName=gpu QoS=N/A MaxTime=1-00:00:00 OverSubscribe=NO'")
     assert client.limits() == Limits(partition_wall={"gpu": 86_400.0})
+
+
+def test_partitions_whose_jobs_get_whole_nodes_are_among_the_limits(client: CliClient, program: Program) -> None:
+    program("sacctmgr", "echo 'You are not running a supported accounting_storage plugin' >&2; exit 1")
+    shown = (
+        "a OverSubscribe=EXCLUSIVE",
+        "b OverSubscribe=FORCE:1",
+        "c OverSubscribe=NO Exclusive=NODE",
+        "d Exclusive=NO",
+    )
+    program("scontrol", "; ".join(f"echo 'PartitionName={each}'" for each in shown))
+    assert client.limits().whole_nodes == {"a", "c"}
 
 
 @pytest.mark.parametrize("enforced", ["associations,limits,qos", "safe", "all", "none", "associations"])

@@ -412,7 +412,10 @@ def test_jobs_wait_for_the_nodes_of_their_partition(tmp_path: Path) -> None:
 def test_partitions_are_left_aside_where_the_cluster_has_other_nodes_and_that_is_said(tmp_path: Path) -> None:
     made = found(*in_partitions(tmp_path), "--cluster", "4x1")
     assert made["waits"]["replayed_mean"] == 0
-    assert "nodes and PriorityTier of partitions (the nodes are not those of slurm.conf)" in made["not_followed"]
+    assert (
+        "nodes, PriorityTier and OverSubscribe of partitions (the nodes are not those of slurm.conf)"
+        in made["not_followed"]
+    )
 
 
 def test_jobs_wait_for_gpus_of_the_type_that_they_requested(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ LIMITS = Limits(
     partition_qos={"gpu": "few"},
     partition_wall={"gpu": 3600.0},
     default_account={"ada": "lab"},
+    whole_nodes=frozenset({"wide", "long"}),
 )
 
 

@@ -226,3 +226,22 @@ def test_a_limit_that_all_jobs_together_do_not_reach_makes_no_job_another_kind()
         found = QueueLimits(Limits(qos={"normal": QosLimits(user={"gres/gpu": most})}), of).sums()
         assert found is not None
         assert len(found[0].counts) == kinds
+
+
+def test_a_job_that_gets_whole_nodes_waits_until_one_is_idle_beside_free_parts_of_many() -> None:
+    """Each of two nodes has half of its CPUs free; a job of one CPU waits for the first node that is idle."""
+    demand = [[1.0, 4.0, 0.0], [1.0, 4.0, 0.0], [0.0, 1.0, 0.0]]
+    of = full(2, waiting=1, gpus=[1, 1, 0], demand=demand, partition=["gpu", "gpu", "whole"])
+    of = replace(of, nodes=replace(of.nodes, used=np.array(demand[:2])))
+    limits = Limits(whole_nodes=frozenset({"whole"}))
+    np.testing.assert_array_equal(under(None, of).starts()[2], [0.0])
+    np.testing.assert_array_equal(under(limits, of).starts()[2], [60.0])
+    either = replace(of, jobs=replace(of.jobs, partition=np.array(["gpu", "gpu", "whole,gpu"])))
+    np.testing.assert_array_equal(under(limits, either).starts()[2], [0.0])
+
+
+def test_jobs_that_get_whole_nodes_share_none_with_each_other() -> None:
+    of = full(7, waiting=3, gpus=[4] * 7 + [0] * 3, partition=["gpu"] * 7 + ["whole"] * 3)
+    of = snapshot(of.jobs, nodes(2), runs_on=np.array([(row, 0, 0) for row in range(7)]))
+    found = under(Limits(whole_nodes=frozenset({"whole"})), of).starts()[7:, 0]
+    assert found.tolist() == [0.0, 60.0, 100.0], "one node is idle, and one when seven jobs have ended"

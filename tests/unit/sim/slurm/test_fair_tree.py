@@ -5,10 +5,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from slurmplug.cluster.limits import Assoc
-from slurmplug.sim.slurm.fair_tree import OF_PARENT, FairTree, Shares
+from slurmplug.sim.slurm.fair_tree import FairTree
+from slurmplug.sim.slurm.share_tree import OF_PARENT, Shares
 
 
-def tree(shares: dict[str, float], *jobs: str) -> FairTree:
+def shares_of(shares: dict[str, float]) -> Shares:
     """Users are written `account:user`, or `account:user:partition`; accounts by their path from below root."""
     of, above = {Assoc("root", "", ""): 1.0}, {"root": ""}
     for name, share in shares.items():
@@ -18,7 +19,11 @@ def tree(shares: dict[str, float], *jobs: str) -> FairTree:
         parent, _, account = name.rpartition("/")
         of[Assoc(account, "", "")] = share
         above[account] = parent.rpartition("/")[2] or "root"
-    return FairTree(Shares(of, above), [assoc(job) for job in jobs])
+    return Shares(of, above)
+
+
+def tree(shares: dict[str, float], *jobs: str) -> FairTree:
+    return FairTree(shares_of(shares), [assoc(job) for job in jobs])
 
 
 def assoc(name: str) -> Assoc:

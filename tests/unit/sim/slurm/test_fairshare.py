@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from slurmplug.cluster.limits import Assoc
-from slurmplug.sim.slurm.fair_tree import Shares
 from slurmplug.sim.slurm.multifactor import Billing, Weights
 from slurmplug.sim.slurm.settings import LauncherSettings
+from slurmplug.sim.slurm.share_tree import Shares
 from tests.sim_jobs import ScriptedPolicy, job, run, speed
 
 LABS = Shares(
@@ -87,3 +87,16 @@ def test_usage_counts_what_a_job_holds_on_all_its_nodes() -> None:
     found = starts(*before, *after, cluster="2x4", shares=even, billing=by_cpus)
     assert found[:3] == pytest.approx([0.0, 1.0, 1.0], abs=1.0)
     assert found[3:] == pytest.approx([601.0, 301.0], abs=5.0)
+
+
+@pytest.mark.parametrize(("priorities", "expected"), [({}, [300.0, 600.0]), ({"bob": 5.0}, [600.0, 300.0])])
+def test_priorities_of_accounts_and_users_decide_between_equals(
+    priorities: dict[str, float], expected: list[float]
+) -> None:
+    weights = Weights(age=0.0, fairshare=0.0, job_size=0.0, partition=0.0, assoc=100.0)
+    settings = LauncherSettings(
+        weights, pace=0.1, assoc_priority={Assoc("small", user, ""): one for user, one in priorities.items()}
+    )
+    jobs = [one("large", "ada", 0.0), one("large", "ada", 1.0), one("small", "bob", 2.0)]
+    made = run(*jobs, launcher="slurm", policy=ScriptedPolicy(lambda _: ()), slurm=settings, cluster="1x4").finished
+    assert [each.started for each in made[1:]] == pytest.approx(expected, abs=5.0)

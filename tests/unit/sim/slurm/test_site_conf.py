@@ -9,6 +9,7 @@ import pytest
 from slurmplug.errors import DataError
 from slurmplug.sim.engine.nodes import parse
 from slurmplug.sim.slurm import site_conf
+from slurmplug.sim.slurm.backfill_limits import BackfillLimits
 from slurmplug.sim.slurm.conf_priority import SHARES
 from slurmplug.sim.slurm.settings import Reservations
 
@@ -168,6 +169,8 @@ def test_flags_and_favor_small_change_the_factors(write: Write) -> None:
     assert (weights.favor_small, weights.relative_to_time, weights.partition) == (True, True, 1000)
     assert not any("Priority" in each for each in conf.not_followed)
     assert site_conf.read(write("PriorityFlags=NO_NORMAL_QOS")).qos_is_relative is False
+    every = site_conf.read(write("PriorityFlags=NO_NORMAL_ALL"))
+    assert (every.qos_is_relative, every.assoc_is_relative, every.not_followed) == (False, False, ())
 
 
 def test_priority_of_a_partition_sets_its_tier_and_its_factor(write: Write) -> None:
@@ -185,6 +188,13 @@ def test_backfill_reserves_as_the_site_sets_it(write: Write) -> None:
     assert conf.not_followed == ()
 
 
+def test_backfill_tries_as_many_jobs_of_each_as_the_site_sets(write: Write) -> None:
+    every = "bf_max_job_user=3,bf_max_job_part=4,bf_max_job_user_part=5,bf_max_job_assoc=6,bf_max_job_start=7"
+    conf = site_conf.read(write(f"{NODES}SchedulerParameters={every}\n"))
+    assert conf.settings.bf_limits == BackfillLimits(3, 4, 5, 6, 7)
+    assert conf.not_followed == ()
+
+
 def test_usage_is_counted_by_the_billing_weights_of_partitions(write: Write) -> None:
     settings = site_conf.read(write(f"""{NODES}
 PriorityCalcPeriod=2
@@ -197,23 +207,25 @@ PartitionName=cpu Nodes=n2
 
 
 @pytest.mark.parametrize(
-    ("lines", "fair_tree", "said"),
+    ("lines", "dampening", "said"),
     [
-        ("", True, (SHARES,)),
-        ("PriorityFlags=FAIR_TREE", True, (SHARES,)),
-        ("PriorityFlags=MAX_TRES,no_fair_tree", False, ("PriorityFlags=NO_FAIR_TREE", "PriorityFlags=MAX_TRES")),
+        ("", None, (SHARES,)),
+        ("PriorityFlags=FAIR_TREE\nPriorityUsageResetPeriod=NONE", None, (SHARES,)),
+        ("PriorityUsageResetPeriod=MONTHLY", None, (SHARES, "PriorityUsageResetPeriod=MONTHLY")),
+        ("PriorityFlags=MAX_TRES,no_fair_tree", 1.0, (SHARES, "PriorityFlags=MAX_TRES")),
+        ("PriorityFlags=DEPTH_OBLIVIOUS\nFairShareDampeningFactor=5", 5.0, (SHARES, "PriorityFlags=DEPTH_OBLIVIOUS")),
         (
             "PartitionName=a Nodes=n1 TRESBillingWeights=node=1",
-            True,
+            None,
             (SHARES, "TRESBillingWeights of node"),
         ),
     ],
 )
 def test_what_of_fairshare_is_not_followed_is_said(
-    write: Write, lines: str, *, fair_tree: bool, said: tuple[str, ...]
+    write: Write, lines: str, dampening: float | None, said: tuple[str, ...]
 ) -> None:
     conf = site_conf.read(write(f"SchedulerType=sched/builtin\nPriorityWeightFairshare=100\n{lines}\n"))
-    assert conf.fair_tree == fair_tree
+    assert conf.settings.dampening == dampening
     assert len(conf.not_followed) == len(said)
     assert all(each.startswith(start) for each, start in zip(conf.not_followed, said, strict=True))
 

@@ -9,11 +9,12 @@ import pytest
 from slurmplug.cluster.limits import JOBS, Assoc, AssocLimits, QosLimits
 from slurmplug.errors import DataError
 from slurmplug.sim.slurm import site_conf, site_limits
+from slurmplug.sim.slurm.assoc_priority import factors
 from slurmplug.sim.slurm.conf_priority import SHARES
-from slurmplug.sim.slurm.fair_tree import OF_PARENT
 from slurmplug.sim.slurm.job_limits import SECONDS_OF
 from slurmplug.sim.slurm.settings import LauncherSettings
-from slurmplug.sim.slurm.site_conf import LIMITS, QOS_PRIORITIES, SiteConf
+from slurmplug.sim.slurm.share_tree import OF_PARENT
+from slurmplug.sim.slurm.site_conf import ASSOC_PRIORITIES, LIMITS, QOS_PRIORITIES, SiteConf
 
 GPU = "gres/gpu"
 Write = Callable[[str], Path]
@@ -162,12 +163,24 @@ def test_a_dump_has_the_shares_of_accounts_and_users_and_the_accounts_above(writ
     assert site_limits.read(None, write(QOS)).shares is None
 
 
-def test_shares_count_where_slurm_uses_fair_tree_also_without_limits(write: Write) -> None:
+def test_users_have_the_priority_of_their_account_unless_they_have_one_of_their_own(write: Write) -> None:
+    dump = DUMP.replace("Fairshare=5", "Priority=40:Fairshare=5").replace("'gpu':Def", "'gpu':Priority=10:Def")
+    found = site_limits.read(write(dump), None)
+    given = conf(assoc_weight=100.0, not_followed=(ASSOC_PRIORITIES,))
+    settings = site_limits.with_limits(given, found).settings
+    jobs = [Assoc("vision", "ada", "gpu"), Assoc("vision", "bob", "gpu"), Assoc("sub", "eve", ""), Assoc("x", "y", "")]
+    assert factors(settings.assoc_priority, jobs).tolist() == [1.0, 0.25, 1.0, 0.0]
+    assert settings.weights.assoc == 100.0
+    assert site_limits.with_limits(replace(given, assoc_is_relative=False), found).settings.weights.assoc == 4000.0
+    assert ASSOC_PRIORITIES not in site_limits.with_limits(given, found).not_followed
+    assert ASSOC_PRIORITIES in site_limits.with_limits(given, site_limits.read(None, write(QOS))).not_followed
+
+
+def test_shares_count_also_without_limits(write: Write) -> None:
     given, found = conf(enforces_limits=False, not_followed=(SHARES,)), site_limits.read(write(DUMP), None)
     made = site_limits.with_limits(given, found)
     assert made.settings.shares == found.shares
     assert SHARES not in made.not_followed
-    assert site_limits.with_limits(replace(given, fair_tree=False), found).settings.shares is None
     assert SHARES in site_limits.with_limits(given, site_limits.read(None, write(QOS))).not_followed
 
 

@@ -9,10 +9,10 @@ from slurmplug.cluster.limits import Limits, QosLimits
 from slurmplug.sim.engine.job import SimJob
 from slurmplug.sim.engine.nodes import parse
 from slurmplug.sim.experiment.result import FinishedJob
-from slurmplug.sim.slurm.fair_tree import Shares
 from slurmplug.sim.slurm.multifactor import Billing, Weights
 from slurmplug.sim.slurm.partitions import Partition
 from slurmplug.sim.slurm.settings import LauncherSettings, Reservations
+from slurmplug.sim.slurm.share_tree import Shares
 from slurmplug.sim.slurm.whole_nodes import with_whole_nodes
 from tests.sim_jobs import ScriptedPolicy, job, run, speed
 
