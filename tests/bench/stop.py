@@ -18,7 +18,7 @@ from unittest import mock
 
 from slurmplug.cluster import api_client
 from slurmplug.daemon import daemon
-from tests.bench.scale import MadeUpClient
+from tests.bench.made_up_slurm import MadeUpClient
 
 SETTINGS = """
 interval = 1.0

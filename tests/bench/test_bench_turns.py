@@ -19,6 +19,7 @@ from slurmplug.spool.folder import SpoolFolder
 from slurmplug.spool.report_files import NewReports
 from slurmplug.spool.values import RunId
 from tests.bench import scale
+from tests.bench.made_up_slurm import MadeUpClient
 from tests.bench.test_bench_read import made_up_job, record_of
 from tests.reading import ReaderOnceAMinute
 
@@ -28,7 +29,7 @@ WRITERS, HELD = 8, int(os.environ.get("HELD", "1000"))
 FIRST_UID = 9_000
 
 
-class WithWriters(scale.MadeUpClient):
+class WithWriters(MadeUpClient):
     """The made-up cluster, and beside its jobs those of the writers."""
 
     def __init__(self) -> None:
@@ -39,7 +40,7 @@ class WithWriters(scale.MadeUpClient):
             uid = str(FIRST_UID + number // HELD)
             state = {"State": "RUNNING", "NodeList": "n1", "UserID": uid, "UserName": f"writer{uid}"}
             began = dict.fromkeys(("SubmitTime", "EligibleTime", "StartTime"), "1700000000")
-            self._answers["squeue"] += record_of(JOB_FIELDS, job | state | began)
+            self.add(record_of(JOB_FIELDS, job | state | began))
 
 
 class Cluster:

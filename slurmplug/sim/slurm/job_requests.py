@@ -24,7 +24,7 @@ class JobRequests:
 
     `gpu_types`: those that any requests; each is a further resource of `demand` and of the nodes, beside GPUs, CPUs and
     memory. `whole`: who gets whole nodes; if anyone does, the node itself is the last resource, which `demand` lacks.
-    `most_gpus`: of a node. `columns`: QOS and partition.
+    `most_gpus`: of a node. `columns`: QOS, partition, user and account.
     """
 
     gpus: Ints
@@ -56,7 +56,7 @@ class JobRequests:
             gpu_types=gpu_types,
             whole=table.exclusive,
             most_gpus=most_gpus,
-            columns={name: table.columns[name][first] for name in ("qos", "partition")},
+            columns={name: table.columns[name][first] for name in ("qos", "partition", "user", "account")},
         )
 
     def nodes_of(self, rows: Ints, gpus: Ints) -> Ints:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from slurmplug.cluster.limits import Assoc, Limits
+from slurmplug.sim.slurm.backfill_limits import BackfillLimits
 from slurmplug.sim.slurm.multifactor import Billing, Weights
 from slurmplug.sim.slurm.partitions import Partition
 from slurmplug.sim.slurm.share_tree import Shares
@@ -25,8 +26,9 @@ class Reservations:
 class LauncherSettings:
     """The scheduling parameters of the simulated Slurm.
 
-    `bf_max_job_test`: how many jobs backfill tries; `reservations`: those that it makes for them, None for one of the
-    first job of each set of nodes alone, as EASY does; `default_limit`: seconds.
+    `bf_max_job_test`: how many jobs backfill tries; `bf_limits`: of whom how many, and how many it starts;
+    `reservations`: those that it makes for them, None for one of the first job of each set of nodes alone, as EASY
+    does; `default_limit`: seconds.
 
     `pace`: seconds between two scheduling passes, as by batch_sched_delay and sched_min_interval.
     `bf_interval`: seconds between two rounds of backfill, between which jobs start in order of priority alone; 0: each
@@ -42,6 +44,7 @@ class LauncherSettings:
     weights: Weights = field(default_factory=Weights)
     backfill: bool = True
     bf_max_job_test: int = 500
+    bf_limits: BackfillLimits = field(default_factory=BackfillLimits)
     reservations: Reservations | None = None
     default_limit: float = 7 * 86_400.0
     pace: float = 3.0

@@ -12,6 +12,7 @@ from policies.snapshot import JobKey
 from slurmplug.cluster.port import Command, Outcome
 from slurmplug.cycle.comparison import Comparison
 from slurmplug.daemon.reset import reset_recorded
+from slurmplug.errors import ReadFailed
 from slurmplug.ledger.ledger import Ledger
 from tests.builders import CLUSTER, NOW
 from tests.fake_cluster import FakeCluster
@@ -260,6 +261,25 @@ def test_a_comparison_that_fails_leaves_the_cycle_to_go_on_and_is_tried_again(
     site.cycle(seconds=1.0)
     assert site.cluster.compared == compared + 2
     assert "Slurm's (set by others)" in site.ask("queue")
+
+
+@pytest.mark.parametrize("lost", [False, True], ids=["nothing lost", "slurmctld lost what was written"])
+def test_where_sprio_is_never_answered_what_is_in_order_is_not_written_again(
+    site: Site, monkeypatch: pytest.MonkeyPatch, lost: bool
+) -> None:
+    def refused(_: float) -> dict[int, int]:
+        raise ReadFailed("sprio answers 'Access/permission denied'")
+
+    monkeypatch.setattr(site.cluster, "site_factors_in_slurm", refused)
+    if lost:
+        killed(site.cluster, {1: 0, 2: 0, 3: 0, 4: 0})
+    written = [len(site.cycle(seconds=61.0).commands) for _ in range(6)]
+    assert written[2:] == [0, 0, 0, 0]
+    assert bool(sum(written)) == lost
+    assert in_order(site) == [1, 2, 3, 4]
+    last = site.cluster.submit()
+    assert [len(site.cycle(seconds=61.0).commands) > 0 for _ in range(3)] == [True, False, False]
+    assert in_order(site) == [1, 2, 3, 4, last]
 
 
 def test_where_ranks_are_only_observed_nothing_is_compared(tmp_path: Path) -> None:
