@@ -50,6 +50,7 @@ class SlurmSimCluster(SimCluster):
     def __init__(self, engine: Engine, settings: LauncherSettings | None = None) -> None:
         super().__init__(engine)
         self._settings = settings or LauncherSettings()
+        self._in_order_only = replace(self._settings, backfill=False)
         self._node_lists: dict[int, dict[str, str]] = {}
         """by row, the nodes that a job requires or excludes"""
         self._node_counts: dict[int, int] = {}
@@ -252,7 +253,7 @@ class SlurmSimCluster(SimCluster):
         if len(waiting):
             pending, room = self._pending(waiting), self._room()
             of_priority = self._set_priorities(waiting, pending, room)
-            settings = replace(self._settings, backfill=backfill)
+            settings = self._settings if backfill else self._in_order_only
             held = self._use.held()
             partitions, limited = self._partitions.of(waiting), None
             if self._limits:
@@ -279,7 +280,8 @@ class SlurmSimCluster(SimCluster):
             left = np.flatnonzero(state != DONE)
             self._oldest += int(left[0]) if len(left) else len(state)
             state = self.engine.state[self._oldest : self.engine.arrived]
-        return np.unique(self.engine.table.training[np.flatnonzero(state == PENDING) + self._oldest])
+        found = self.engine.table.training[np.flatnonzero(state == PENDING) + self._oldest]
+        return found[np.diff(found, prepend=-1) > 0]
 
     def _set_priorities(self, waiting: Ints, pending: Pending, room: NodeResources) -> Ints:
         first = self.engine.table.first_row[waiting]

@@ -60,7 +60,7 @@ class NodeUse:
 
     def held(self) -> HeldResources:
         """What running rows hold, and what is held back."""
-        self._held.keep(self._engine.allocations.holds)
+        self._held.keep(self._engine.allocations.holds.keys())
         amounts = np.array([each.amount for each in self._releasing]).reshape(-1, self.total.shape[1])
         nodes = [each.node for each in self._releasing]
         return self._held.resources(nodes, amounts, [each.until for each in self._releasing])

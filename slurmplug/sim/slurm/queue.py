@@ -1,11 +1,15 @@
 """What a scheduling pass of the simulated Slurm sees: the queue, what running jobs hold, and the nodes."""
 
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 import numpy as np
 
 from predictors.arrays import Bools, Floats, Ints, Texts
 from slurmplug.sim.engine.workload_table import units
+
+Demand: TypeAlias = tuple[float, ...]
+"""Of each resource, what one of the equal parts of a request needs."""
 
 
 @dataclass(frozen=True, eq=False)
