@@ -30,6 +30,7 @@ SCRIPT = "#!/bin/sh\n#SBATCH -N{} --gres=gpu:{} --time={} --mem=1 -o /dev/null {
         ((), {"RUNNING", "PENDING"}),
         (("bf_resolution=120", "bf_window=100"), {"RUNNING", "PENDING"}),
         (("bf_job_part_count_reserve=2", "bf_window_linear=1", "bf_resolution=1"), {"RUNNING", "PENDING"}),
+        (("bf_job_part_count_reserve=1", "bf_max_job_test=3", "bf_interval=20"), {"RUNNING", "PENDING"}),
         (("bf_max_job_user=2",), {"PENDING"}),
         (("bf_max_job_part=2", "bf_max_job_user_part=3", "bf_max_job_start=1"), {"PENDING"}),
     ],

@@ -71,29 +71,35 @@ class Backfill:
 
     def run(self, rows: Sequence[int]) -> Iterator[Start]:
         """The starts. Reservations are made only while a job behind them could start now."""
+        for each in self._plan(rows, only_starts=True):
+            if isinstance(each, Start):
+                yield each
+
+    def plan(self, rows: Sequence[int]) -> Iterator[Reservation | Start]:
+        """What becomes of each of these jobs; nothing of one that gets no reservation."""
+        return self._plan(rows, only_starts=False)
+
+    def _plan(self, rows: Sequence[int], *, only_starts: bool) -> Iterator[Reservation | Start]:
+        """A job counts as tested (bf_max_job_test) whether it gets a reservation or not."""
         hopeful = 0
         left = self._pass.settings.bf_max_job_test
         for at, row in enumerate(rows):
             hopeful = max(hopeful, at)
             while hopeful < len(rows) and not self._may_start(rows[hopeful]):
                 hopeful += 1
-            if hopeful >= min(len(rows), at + left):
+            if not left or (only_starts and hopeful >= min(len(rows), at + left)):
                 return
             if hopeful == at:
                 if start := self._start(row):
                     yield start
                 left -= 1
-            elif self._is_full():
-                return
             elif not self._pass.holds_back(row):
-                left -= self._reserve(row) is not None
-
-    def plan(self, rows: Sequence[int]) -> Iterator[Reservation | Start]:
-        """What becomes of each of these jobs; nothing of one that gets no reservation."""
-        for row in rows:
-            found = self._start(row) if self._may_start(row) else self._reserve(row)
-            if found:
-                yield found
+                left -= 1
+                if found := self._earliest_reservation(row):
+                    if self._is_full():
+                        return
+                    self._reserve(found)
+                    yield found
 
     def _is_full(self) -> bool:
         """Whether the table has as many slots as it may (bf_node_space_size, by default bf_max_job_test)."""
@@ -137,11 +143,10 @@ class Backfill:
         """Whether one of the kind runs on as few of these nodes as hold its GPUs, as one alone cannot."""
         return kind.nodes <= 1 and kind.demand[0] > 0 and not nodes & self._placement.holding(kind.demand, units)
 
-    def _reserve(self, row: int) -> Reservation | None:
+    def _earliest_reservation(self, row: int) -> Reservation | None:
         """The reservation of a job that cannot start now, None where it gets none."""
         most = self._settings.of_partition
-        partition = str(self._pass.pending.partition[row]) if most else ""
-        if most and self._of_partition.get(partition, 0) >= most:
+        if most and self._of_partition.get(str(self._pass.pending.partition[row]), 0) >= most:
             return None
         kind, units, limit = self._kind(row), self._units[row], self._limit[row]
         soonest, known = self._pass.now, kind.not_before
@@ -152,11 +157,12 @@ class Backfill:
         start = found.time if found else inf
         known[:] = [each for each in known if each[0] < units or each[1] < limit or each[2] > start]
         known.append((units, limit, start))
-        if found is None or found.time > self._pass.now + self._settings.window:
-            return None
-        self._space.reserve(found.of, *self._space.slot(found.time, limit))
+        return found if found and found.time <= self._pass.now + self._settings.window else None
+
+    def _reserve(self, made: Reservation) -> None:
+        self._space.reserve(made.of, *self._space.slot(made.time, self._limit[made.row]))
+        partition = str(self._pass.pending.partition[made.row])
         self._of_partition[partition] = self._of_partition.get(partition, 0) + 1
-        return found
 
     def _earliest(self, row: int, kind: Kind, soonest: float) -> Reservation | None:
         """The first start within the window from then on."""

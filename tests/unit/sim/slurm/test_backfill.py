@@ -95,6 +95,13 @@ def test_backfill_tries_no_more_jobs_than_it_may_in_a_table_of_as_many_slots() -
     assert started(pending, room([2]), holding, bf_max_job_test=4) == [2]
 
 
+def test_a_job_counts_as_tried_though_it_gets_no_reservation() -> None:
+    pending, holding = queue([4, 4, 1, 1], time_limit=[HOUR, HOUR, 60.0, 60.0]), held((0, 2, HOUR))
+    made = Reservations(of_partition=1)
+    assert started(pending, room([2]), holding, made, bf_max_job_test=3) == [2]
+    assert started(pending, room([2]), holding, made, bf_max_job_test=4) == [2, 3]
+
+
 def test_jobs_that_end_within_a_window_end_together_for_a_job_behind_them() -> None:
     """The first could have node 0 at 70 s; what ends until 120 s is taken to end together, and of neighbours with room
     the one with the fewest free CPUs is taken."""
