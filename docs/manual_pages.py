@@ -178,7 +178,7 @@ def _configuration() -> Page:
         keys.setdefault(table, []).append((f"{key} ({kind})", f"{sentence}. {value}."))
     parts = _items(keys.pop(""))
     for table, found in keys.items():
-        inner = Config.model_fields[table].annotation
+        inner = Config.settings[table].kind
         assert isinstance(inner, type)
         assert issubclass(inner, Section)
         parts += [Heading(f"[{table}]"), *_paragraphs(inner.__doc__ or ""), *_items(found)]

@@ -56,7 +56,7 @@ def simulated(setup: Setup, plain: int, seed: int, jobs_of: str) -> RunResult:
     guardrails = Guardrails(max_bypass=setup.max_bypass)
     settings = SimulationSettings(CLUSTER, INTERVAL, seed, launcher="slurm", guardrails=guardrails)
     own = {setup.policy: {"keep": setup.keep}} if setup.keep != GrowthSettings.keep else {}
-    chosen = policy_registry.policy(Config.model_validate({"policy": setup.policy, "policies": own}))
+    chosen = policy_registry.policy(Config.from_table({"policy": setup.policy, "policies": own}))
     return Simulation(Workload(given.name, jobs), chosen, settings).run()
 
 

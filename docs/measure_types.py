@@ -100,7 +100,7 @@ def pollux(data: Path, seed: int) -> Workload:
 def run(jobs: Workload, cluster: str, policy: str, seed: int, interval: float) -> str:
     """Mean JCT in seconds and the largest slowdown."""
     given = {"policy": policy, "interval": interval, "policies": {policy: SETTINGS.get(policy, {})}}
-    chosen = policy_registry.policy(Config.model_validate(given))
+    chosen = policy_registry.policy(Config.from_table(given))
     settings = SimulationSettings(cluster, interval, seed, stopping=policy == "mlfs")
     figures = summary.summary(Simulation(jobs, chosen, settings).run())
     return f"{figures['jct_mean']:.0f} s, worst {figures['slowdown_max']:.1f} times"

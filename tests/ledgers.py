@@ -29,7 +29,7 @@ class Site:
         self.path = folder / "ledger.db"
         self.cluster = FakeCluster()
         self.ledger = Ledger(self.path)
-        config = Config.model_validate({**ACTING, **settings})
+        config = Config.from_table({**ACTING, **settings})
         self.scheduler = begun(self.cluster, policy or policy_registry.policy(config), self.ledger, config)
 
     def cycle(self, count: int = 1, seconds: float = 60.0) -> CycleRecord:

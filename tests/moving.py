@@ -58,7 +58,7 @@ class MovingSite:
         self.ledger = Ledger(path)
         self.policy = DoesWhatItIsTold()
         merged = {name: {**SETTINGS.get(name, {}), **settings.get(name, {})} for name in {*SETTINGS, *settings}}
-        self.config = Config.model_validate(merged)
+        self.config = Config.from_table(merged)
         self.restart()
 
     def restart(self) -> None:

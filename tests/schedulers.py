@@ -20,4 +20,4 @@ def begun(port: ClusterPort, policy: Policy, ledger: Ledger, config: Config) -> 
 
 def configure(scheduler: Scheduler, **changed: Any) -> None:
     """A reload of the configuration, in which these values of `Config` have changed."""
-    scheduler.use(scheduler.config.model_copy(update=changed), scheduler.policy, scheduler.fallback)
+    scheduler.use(scheduler.config.replaced(**changed), scheduler.policy, scheduler.fallback)

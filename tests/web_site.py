@@ -44,7 +44,7 @@ class WebSite:
 
     def __init__(self, site: Site, private: str = "none", **web: Any) -> None:
         self.site = site
-        self.config = Config.model_validate({"ledger": {"path": str(site.path)}, "web": {"user_header": HEADER, **web}})
+        self.config = Config.from_table({"ledger": {"path": str(site.path)}, "web": {"user_header": HEADER, **web}})
         self.app = make_app(self.config, Viewers(FakeSlurm(private)))
         self.client = self.app.test_client()
 

@@ -78,7 +78,7 @@ def run(case: Case) -> Figures:
     stops, own = case.stopping or case.policy == HOLDS_STOPPING, case.policy == HOLDS_STOPPING
     given = dict(case.settings) | ({"epsilon": case.epsilon} if own else {})
     config = {"policy": case.policy, "interval": case.interval, "policies": {case.policy: given}}
-    policy = policy_registry.policy(Config.model_validate(config))
+    policy = policy_registry.policy(Config.from_table(config))
     chosen = WithEarlyStopping(policy, LoadControlSettings(epsilon=case.epsilon)) if stops and not own else policy
     guardrails = Guardrails(max_bypass=case.max_bypass)
     settings = SimulationSettings(

@@ -97,7 +97,7 @@ def mlf_rl_rivals(runs: Runs) -> str:
 def evaluated(policy: str, workload: str, seed: int) -> tuple[RunFigures, RunFigures]:
     """The configured policy's figures and those of the shipped model in its place, as `policy evaluate` simulates
     them."""
-    config, model = Config.model_validate({"interval": INTERVAL}), model_files.shipped(policy)
+    config, model = Config.from_table({"interval": INTERVAL}), model_files.shipped(policy)
     assert model is not None
     configured = policy_registry.policy(config)
     candidate = policy_registry.promoted(config, model, configured)

@@ -71,7 +71,7 @@ def oasis_run(policy: str, settings: Mapping[str, Any], seed: int, load: float) 
 
 
 def _policy(name: str, settings: Mapping[str, Any]) -> Policy:
-    return policy_registry.policy(Config.model_validate({"policy": name, "policies": {name: dict(settings)}}))
+    return policy_registry.policy(Config.from_table({"policy": name, "policies": {name: dict(settings)}}))
 
 
 def _served(policy: Policy, seed: int, load: float) -> Served:

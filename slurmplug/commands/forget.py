@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from slurmplug.commands.opened import open_ledger
+from slurmplug.commands.opened import open_ledger_to_write
 from slurmplug.commands.options import config_of, emit, ledger_options
 from slurmplug.console.table import printable
 from slurmplug.errors import UsageError
@@ -22,7 +22,7 @@ def forget(*, user: str, config_path: Path, ledger_path: Path | None) -> None:
     Jobs that Slurm still lists are kept: run it again when they are gone. Copies of the ledger are not changed.
     """
     spool = config_of(config_path, ledger_path).spool.path
-    with open_ledger(config_path, ledger_path, readonly=False) as ledger:
+    with open_ledger_to_write(config_path, ledger_path) as ledger:
         found = ledger.forget(user)
     if not found.jobs and not found.listed:
         raise UsageError(f"Invalid user id: {printable(user)}; the ledger has no job of it")

@@ -23,6 +23,7 @@ from slurmplug.reports.interface import Reports
 
 if TYPE_CHECKING:
     from slurmplug.cluster.user_client import UserClient
+    from slurmplug.ledger.database import LedgerFile
     from slurmplug.ledger.ledger import Ledger
 
 NOT_YOURS = (
@@ -36,29 +37,32 @@ _THREADS = "OPENBLAS_NUM_THREADS"
 
 
 @contextmanager
-def open_ledger(config_path: Path, ledger_path: Path | None, *, readonly: bool = True) -> Iterator["Ledger"]:
-    """The ledger, open within the context.
+def open_ledger(config_path: Path, ledger_path: Path | None) -> Iterator["LedgerFile"]:
+    """The ledger, open for reading within the context. Raises ConfigError, LedgerError."""
+    with _read(ledger_path or load_config(config_path).ledger.path) as ledger:
+        yield ledger
+
+
+@contextmanager
+def open_ledger_to_write(config_path: Path, ledger_path: Path | None) -> Iterator["Ledger"]:
+    """The ledger, open for writing within the context.
 
     Raises:
         ConfigError, LedgerError
-        UsageError: it is to be written, and that is not this user's to do, or another controller's daemon is active,
-            with a ledger of its own.
+        UsageError: that is not this user's to do, or another controller's daemon is active, with a ledger of its own.
     """
     from slurmplug.ledger.ledger import Ledger  # noqa: PLC0415  what the daemon writes takes long to load
 
-    if not readonly and ledger_path is None:
+    if ledger_path is None:
         require_active_controller(load_config(config_path))
     path = ledger_path or load_config(config_path).ledger.path
-    if not readonly and not may_write(path):
+    if not may_write(path):
         raise UsageError(NOT_YOURS)
-    if problem := _read_problem(path):
-        raise LedgerError(f"the ledger {path} cannot be opened: {problem}")
+    _require_readable(path)
     with as_owner_of(path.parent):
-        ledger = Ledger(path, readonly=readonly)
-    try:
+        ledger = Ledger(path)
+    with closing(ledger):
         yield ledger
-    finally:
-        ledger.close()
 
 
 def require_active_controller(config: Config) -> None:
@@ -109,7 +113,7 @@ def each_cluster(config_path: Path, ledger_path: Path | None, clusters: Sequence
     from slurmplug.endpoint.client import EndpointReports  # noqa: PLC0415
 
     for name in names:
-        yield name, EndpointReports(config.endpoint.model_copy(update={"url": urls[name]}))
+        yield name, EndpointReports(config.endpoint.replaced(url=urls[name]))
 
 
 def user_client(config_path: Path, ledger_path: Path | None, cluster: str) -> "UserClient":
@@ -132,15 +136,28 @@ def _reports(config: Config, ledger_path: Path | None) -> Iterator[Reports]:
         return
     with _no_threads_of_numpy():
         load("slurmplug.reports.service")
-        from slurmplug.ledger.database import LedgerFile  # noqa: PLC0415
         from slurmplug.reports.service import LedgerReports  # noqa: PLC0415
 
-    if problem := _read_problem(path):
-        raise LedgerError(f"the ledger {path} cannot be opened: {problem}")
+    with _read(path) as ledger:
+        yield LedgerReports(ledger, path, config)
+
+
+@contextmanager
+def _read(path: Path) -> Iterator["LedgerFile"]:
+    with _no_threads_of_numpy():
+        load("slurmplug.ledger.database")
+        from slurmplug.ledger.database import LedgerFile  # noqa: PLC0415
+
+    _require_readable(path)
     with as_owner_of(path.parent):
         ledger = LedgerFile(path, readonly=True)
     with closing(ledger):
-        yield LedgerReports(ledger, path, config)
+        yield ledger
+
+
+def _require_readable(path: Path) -> None:
+    if problem := _read_problem(path):
+        raise LedgerError(f"the ledger {path} cannot be opened: {problem}")
 
 
 @contextmanager

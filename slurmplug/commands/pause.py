@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from slurmplug.commands.opened import open_ledger
+from slurmplug.commands.opened import open_ledger_to_write
 from slurmplug.commands.options import emit, ledger_options, user_and_time
 from slurmplug.console.table import printable
 
@@ -15,6 +15,6 @@ from slurmplug.console.table import printable
 def pause(*, reason: tuple[str, ...], config_path: Path, ledger_path: Path | None) -> None:
     """Make the daemon observe only, from its next cycle until `slurmplug resume`. REASON is shown by `status`."""
     why = f"{' '.join(reason)} {user_and_time()}".strip()
-    with open_ledger(config_path, ledger_path, readonly=False) as ledger:
+    with open_ledger_to_write(config_path, ledger_path) as ledger:
         ledger.set_control("paused", why)
     emit([f"paused: {printable(why)}"])

@@ -7,9 +7,9 @@ from pathlib import Path
 import click
 
 from policies.model import Model
-from slurmplug.commands.opened import open_ledger
+from slurmplug.commands.opened import open_ledger, open_ledger_to_write
 from slurmplug.commands.options import config_of, emit, ledger_options, user_name
-from slurmplug.config import model_files, policy_registry
+from slurmplug.config import model_files, policy_names, policy_registry
 from slurmplug.config.schema import Config
 from slurmplug.console import table
 from slurmplug.console.table import Field
@@ -48,11 +48,11 @@ def list_models(*, config_path: Path, ledger_path: Path | None) -> None:
 def add(*, file: Path, config_path: Path, ledger_path: Path | None) -> None:
     """Keep the model in FILE, which `slurmplug train` wrote, as a candidate; or, by the name of its policy, one that
     slurmplug comes with."""
-    named = str(file) in policy_registry.names() and not file.exists()
+    named = str(file) in policy_names.names() and not file.exists()
     shipped = model_files.shipped(str(file)) if named else None
     data = model_files.encode(shipped) if shipped else model_files.content(file)
     model = _require_usable(data, str(file), config_of(config_path, ledger_path))
-    with open_ledger(config_path, ledger_path, readonly=False) as ledger:
+    with open_ledger_to_write(config_path, ledger_path) as ledger:
         new = policy_models.add(ledger, model, data, Decided(user_name(), time.time()))
         kept = policy_models.find(ledger, model.digest)
     emit([f"{table.printable(kept.name)}: {'added, as a candidate' if new else f'already there, {kept.role}'}"])
@@ -95,7 +95,7 @@ def evaluate(
         raise UsageError("one seed gives no confidence interval: name at least two with --seed, or none for 0 to 4")
     if max(chosen) >= FIRST_SEED:
         raise UsageError(f"seeds from {FIRST_SEED} on are for training: a model is judged by lower ones")
-    with open_ledger(config_path, ledger_path, readonly=False) as ledger:
+    with open_ledger_to_write(config_path, ledger_path) as ledger:
         kept = policy_models.find(ledger, digits)
         configured = policy_registry.policy(config)
         model = _require_usable(policy_models.content(ledger, kept.digest), kept.name, config)
@@ -158,7 +158,7 @@ def demote(*, digits: str, reason: tuple[str, ...], config_path: Path, ledger_pa
 
 def _give(role: Role, digits: str, reason: Sequence[str], config_path: Path, ledger_path: Path | None) -> None:
     """Give a model a role, if it can decide here."""
-    with open_ledger(config_path, ledger_path, readonly=False) as ledger:
+    with open_ledger_to_write(config_path, ledger_path) as ledger:
         kept = policy_models.find(ledger, digits)
         if role != "candidate":
             data = policy_models.content(ledger, kept.digest)

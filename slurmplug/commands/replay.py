@@ -77,7 +77,7 @@ def replay(
 
     config = Config() if config_path == DEFAULT_PATH and not config_path.exists() else load_config(config_path)
     if policy:
-        config = config.model_copy(update={"policy": policy})
+        config = config.replaced(policy=policy)
     made_policy = policy_registry.policy(config)
     conf = site.read()
     write_page = replay_page.writing(html_path) if html_path else None

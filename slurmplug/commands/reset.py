@@ -10,7 +10,7 @@ import click
 from slurmplug.cluster.port import ClusterPort
 from slurmplug.cluster.site_client import SiteClient
 from slurmplug.cluster.slurm import SlurmCluster
-from slurmplug.commands.opened import NOT_YOURS, may_write, open_ledger, require_active_controller
+from slurmplug.commands.opened import NOT_YOURS, may_write, open_ledger_to_write, require_active_controller
 from slurmplug.commands.options import config_option, emit, job_option, load_config, user_and_time
 from slurmplug.config.schema import Config
 from slurmplug.console.table import printable
@@ -59,7 +59,7 @@ def reset(*, config_path: Path, wanted: JobId | None, reason: str) -> None:
         if not reset_without_ledger(config, _cluster(config), wanted.number if wanted else None):
             raise SystemExit(1)
         return
-    with open_ledger(config_path, None, readonly=False) as ledger:
+    with open_ledger_to_write(config_path, None) as ledger:
         job = wanted and job_number(ledger, wanted)
         if not reset_with_ledger(config, ledger, _cluster(config), job, f"{reason} {user_and_time()}"):
             raise SystemExit(1)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from slurmplug.commands.opened import open_ledger
+from slurmplug.commands.opened import open_ledger_to_write
 from slurmplug.commands.options import emit, job_option, ledger_options
 from slurmplug.console.table import printable
 from slurmplug.daemon.reset import job_number
@@ -17,7 +17,7 @@ from slurmplug.ledger.selection import JobId
 @ledger_options
 def resume(*, wanted: JobId | None, config_path: Path, ledger_path: Path | None) -> None:
     """Let the daemon act again as the configuration says."""
-    with open_ledger(config_path, ledger_path, readonly=False) as ledger:
+    with open_ledger_to_write(config_path, ledger_path) as ledger:
         if wanted is not None:
             job = job_number(ledger, wanted)
             if not ledger.rank_again(job):

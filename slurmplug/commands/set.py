@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 
 from slurmplug.cluster.site_client import SiteClient
-from slurmplug.commands.opened import open_ledger
+from slurmplug.commands.opened import open_ledger_to_write
 from slurmplug.commands.options import emit, ledger_options, load_config
 from slurmplug.config.schema import Config
 from slurmplug.directives.grammar import TABLE
@@ -52,7 +52,7 @@ def _change(request: ChangeRequest, config_path: Path, ledger_path: Path | None)
     path = ledger_path or config.ledger.path
     directly = ledger_path is not None or os.access(path, os.W_OK, effective_ids=True)
     if directly or (os.geteuid() == 0 and not config.endpoint.url):
-        with open_ledger(config_path, ledger_path, readonly=False) as ledger:
+        with open_ledger_to_write(config_path, ledger_path) as ledger:
             return requested.changed_sentences(make_change(ledger, request, _operator(), time.time()), config.interval)
     if not config.endpoint.url:
         raise UsageError(

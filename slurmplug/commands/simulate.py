@@ -187,7 +187,7 @@ def _policy(
 ) -> Policy:
     given = {"epsilon": epsilon, **settings} if own in ALWAYS_STOPS else settings
     config = {"policy": name, "interval": interval, "policies": {own: given}}
-    policy = policy_registry.policy(Config.model_validate(config))
+    policy = policy_registry.policy(Config.from_table(config))
     if not stops or policy.name in ALWAYS_STOPS:
         return policy
     return WithEarlyStopping(policy, LoadControlSettings(epsilon=epsilon))

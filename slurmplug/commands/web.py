@@ -26,7 +26,7 @@ def web(*, config_path: Path, ledger_path: Path | None) -> None:
 
     config = config_of(config_path, ledger_path)
     if ledger_path is not None:
-        config = config.model_copy(update={"ledger": config.ledger.model_copy(update={"path": ledger_path})})
+        config = config.replaced(ledger=config.ledger.replaced(path=ledger_path))
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(message)s")
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     process.serve(config)

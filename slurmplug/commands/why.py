@@ -13,7 +13,6 @@ from slurmplug.console import table
 from slurmplug.console.table import Field, printable
 from slurmplug.errors import UsageError
 from slurmplug.ledger.selection import JobId
-from slurmplug.reports import array_summary
 from slurmplug.reports.acct import FIELDS
 from slurmplug.reports.asked_job import NOT_KNOWN, AskedJob, asked_job
 from slurmplug.reports.interface import JobExplanation, Reports
@@ -60,6 +59,8 @@ def ask(reports: Reports, job: str, *, curves: bool, each: bool = False) -> Aske
 def lines(job: str, asked: AskedJob, shown: Callable[[JobExplanation], Iterable[str]]) -> Iterator[str]:
     """What is shown of a job; `shown`: of each that is explained."""
     if asked.several:
+        from slurmplug.reports import array_summary  # noqa: PLC0415  one job needs no NumPy
+
         yield from table.format_lines(_elements(), asked.values)
         yield from array_summary.lines(asked.ids, asked.values, _names(), unicode=curve_plot.shows_unicode())
         yield f"One of them: slurmplug why {asked.ids[0]}"

@@ -24,17 +24,12 @@ from policies.policy import DECIDES_ON, LearntPolicy, Policy
 from predictors.forecast import NEEDS
 from slurmplug.config import model_files
 from slurmplug.config.mistakes import requirement
+from slurmplug.config.policy_names import GROUP, names
 from slurmplug.config.schema import Config
 from slurmplug.errors import ConfigError, DataError
 
-GROUP = "slurmplug.policies"
 FALLBACK = "mlf-h"
 """decides where a learnt policy may not"""
-
-
-def names() -> list[str]:
-    """The installed names that `policy = ` may take."""
-    return sorted({point.name for point in entry_points(group=GROUP)})
 
 
 def policy(config: Config, model: Model | None = None) -> Policy:
@@ -76,8 +71,8 @@ def made_again(made_from: Mapping[str, str], promoted_model: Callable[[str], Mod
         ConfigError: as for `policy`
     """
     try:
-        config = Config.model_validate(from_json(made_from["configuration"]))
-    except (ValidationError, ValueError) as error:
+        config = Config.from_table(from_json(made_from["configuration"]))
+    except ValueError as error:
         raise ConfigError(f"the record of the policy that decided cannot be read: {error}") from error
     if _is_file(config.policy) and config.policy != own_file:
         raise ConfigError(f"{config.policy} is not run, as the configuration does not name it any more")
@@ -109,7 +104,7 @@ def with_model(config: Config, model: Model) -> Policy:
     """
     if model.policy not in names():
         raise ConfigError(f"it is a model of {model.policy!r:.100}; {_hint(model.policy, names())}")
-    made = policy(config.model_copy(update={"policy": model.policy}), model)
+    made = policy(config.replaced(policy=model.policy), model)
     if not made.learnt:
         raise ConfigError(f"policy {model.policy} decides by no model")
     return made
@@ -139,7 +134,7 @@ def fallback(config: Config, acting: Policy, configured: Policy) -> Policy | Non
     """
     if not acting.learnt:
         return None
-    return policy(config.model_copy(update={"policy": FALLBACK})) if configured.learnt else configured
+    return policy(config.replaced(policy=FALLBACK)) if configured.learnt else configured
 
 
 def own_name(policy: str) -> str:

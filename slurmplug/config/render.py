@@ -13,7 +13,7 @@ from datetime import date, datetime, time
 from pathlib import Path
 from typing import Any, get_args
 
-from slurmplug.config import policy_registry
+from slurmplug.config import policy_names, policy_registry
 from slurmplug.config.schema import Config
 from slurmplug.config.section import Section
 from slurmplug.directives.generated import Generated
@@ -37,7 +37,7 @@ def toml(config: Config) -> str:
 def example() -> str:
     """The text of `site_config/slurmplug.toml`: every key at its default, with its description."""
     about = {name: f"{text} ({kind})" for name, kind, _, text in documented()}
-    about |= {name: (field.annotation.__doc__ or "") for name, field in _sections()}
+    about |= {name: (field.kind.__doc__ or "") for name, field in _sections()}
     return _HEAD + "\n" + "\n".join(_lines(Config(), "", about)).strip() + "\n\n" + "\n".join(_policies()) + "\n"
 
 
@@ -63,24 +63,24 @@ def generated() -> Generated:
 def documented(section: type[Section] = Config, prefix: str = "") -> list[tuple[str, str, str, str]]:
     """Every key as (dotted name, type, default, description), in the order of the file."""
     rows = []
-    for name, field in section.model_fields.items():
-        inner = field.annotation
+    for name, field in section.settings.items():
+        inner = field.kind
         if isinstance(inner, type) and issubclass(inner, Section):
             rows += documented(inner, f"{prefix}{name}.")
         else:
-            default = field.get_default(call_default_factory=True)
-            rows.append((prefix + name, _type_name(inner), _toml(default), field.description or ""))
+            default = field.default()
+            rows.append((prefix + name, _type_name(inner), _toml(default), field.description))
     return rows
 
 
 def _lines(section: Section, prefix: str, about: Mapping[str, str]) -> Iterator[str]:
     """The lines of a section's keys, then of its sections; `about` has comments, by dotted names."""
     inner = []
-    for name, field in type(section).model_fields.items():
+    for name, field in type(section).settings.items():
         value, dotted = getattr(section, name), prefix + name
         if isinstance(value, Section):
             inner.append((dotted, value))
-        elif field.annotation == dict[str, dict[str, Any]]:
+        elif field.kind == dict[str, dict[str, Any]]:
             inner += [(f"{dotted}.{_key(table)}", settings) for table, settings in value.items()]
         else:
             if dotted in about:
@@ -98,15 +98,15 @@ def _lines(section: Section, prefix: str, about: Mapping[str, str]) -> Iterator[
 
 
 def _sections() -> Iterator[tuple[str, Any]]:
-    for name, field in Config.model_fields.items():
-        if isinstance(field.annotation, type) and issubclass(field.annotation, Section):
+    for name, field in Config.settings.items():
+        if isinstance(field.kind, type) and issubclass(field.kind, Section):
             yield name, field
 
 
 def _policies() -> Iterator[str]:
     """A table of settings, as comments, for each installed policy."""
     yield "# The settings of each policy, at their defaults."
-    for name in policy_registry.names():
+    for name in policy_names.names():
         settings = asdict(policy_registry.policy(Config(policy=name)).settings)
         yield f"# [policies.{_key(name)}]"
         yield from (f"# {_key(key)} = {_value(value)}" for key, value in settings.items())

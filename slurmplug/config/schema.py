@@ -7,13 +7,25 @@ import logging
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self, TypeAlias, get_args
+from typing import Annotated, Any, Literal, TypeAlias, get_args
 
-from pydantic import Field, Strict, ValidationError, model_validator
-
-from slurmplug.config.mistakes import mistake
-from slurmplug.config.section import AbsolutePath, Section
+from slurmplug.config.section import Section, setting
 from slurmplug.config.serving import Endpoint, Metrics, Web
+from slurmplug.config.values import (
+    AbsolutePath,
+    Count,
+    Invalid,
+    NonNegative,
+    Positive,
+    Seconds,
+    Share,
+    above,
+    at_least,
+    at_most,
+    below,
+    finite,
+    matching,
+)
 from slurmplug.errors import ConfigError, advice
 
 DEFAULT_PATH = Path("/etc/slurmplug/slurmplug.toml")
@@ -32,21 +44,20 @@ REMOVED: Mapping[str, str] = {
 }
 """Keys of earlier versions that are accepted without effect, and why they have none."""
 Mode: TypeAlias = Literal["observe", "advise", "act"]
-Seconds: TypeAlias = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-NonNegative: TypeAlias = Annotated[float, Field(ge=0, allow_inf_nan=False)]
-Names: TypeAlias = Annotated[frozenset[str], Strict(False)]
+Names: TypeAlias = frozenset[str]
+Urgency: TypeAlias = Annotated[float, at_least(0), at_most(10)]
 
 
 class Modes(Section):
     """What the daemon may do: `observe` records decisions, `advise` also shows them, `act` carries them out."""
 
-    default: Mode = Field("observe", description="for every kind of action that is not set itself")
-    rank: Mode | None = Field(None, description="ranking pending jobs by their SiteFactor")
-    stop: Mode | None = Field(None, description="stopping jobs at their target")
-    resize: Mode | None = Field(None, description="changing the number of GPUs of jobs with --gpus=A..B")
-    migrate: Mode | None = Field(None, description="moving running jobs to other nodes")
-    preempt: Mode | None = Field(None, description="requeueing running jobs in favour of others")
-    admit: Mode = Field(
+    default: Mode = setting("observe", description="for every kind of action that is not set itself")
+    rank: Mode | None = setting(None, description="ranking pending jobs by their SiteFactor")
+    stop: Mode | None = setting(None, description="stopping jobs at their target")
+    resize: Mode | None = setting(None, description="changing the number of GPUs of jobs with --gpus=A..B")
+    migrate: Mode | None = setting(None, description="moving running jobs to other nodes")
+    preempt: Mode | None = setting(None, description="requeueing running jobs in favour of others")
+    admit: Mode = setting(
         "observe", description="admitting jobs with --utility, which site_config/slurmplug.lua must hold at submission"
     )
 
@@ -61,12 +72,12 @@ class Modes(Section):
 class SlurmSettings(Section):
     """Access to Slurm."""
 
-    conf: AbsolutePath | None = Field(None, description="slurm.conf; if not set, the one that Slurm's commands find")
-    bin: AbsolutePath | None = Field(
+    conf: AbsolutePath | None = setting(None, description="slurm.conf; if not set, the one that Slurm's commands find")
+    bin: AbsolutePath | None = setting(
         None, description="the folder of squeue and scontrol; if not set, they are searched in PATH"
     )
-    timeout: Seconds = Field(30.0, description="timeout of a Slurm command in seconds")
-    client: Literal["cli", "pyslurm"] = Field(
+    timeout: Seconds = setting(30.0, description="timeout of a Slurm command in seconds")
+    client: Literal["cli", "pyslurm"] = setting(
         "cli",
         description="Slurm's commands, or pyslurm for writing priorities, if it is installed for this release of Slurm",
     )
@@ -75,17 +86,17 @@ class SlurmSettings(Section):
 class Spool(Section):
     """The folder of the jobs' reports and of requests to jobs."""
 
-    path: AbsolutePath = Field(Path("/var/spool/slurmplug"), description="on a file system that every node shares")
+    path: AbsolutePath = setting(Path("/var/spool/slurmplug"), description="on a file system that every node shares")
 
 
 class LedgerSettings(Section):
     """The daemon's database."""
 
-    path: AbsolutePath = Field(Path("/var/lib/slurmplug/ledger.db"), description="on a local disk")
-    keep_days: Annotated[float, Field(gt=0)] = Field(
+    path: AbsolutePath = setting(Path("/var/lib/slurmplug/ledger.db"), description="on a local disk")
+    keep_days: Annotated[float, above(0)] = setting(
         400.0, description="days for which ended jobs and their history are kept"
     )
-    keep_inputs_days: Annotated[float, Field(gt=0)] = Field(
+    keep_inputs_days: Annotated[float, above(0)] = setting(
         14.0, description="days for which the inputs of cycles are kept"
     )
 
@@ -93,7 +104,7 @@ class LedgerSettings(Section):
 class Priority(Section):
     """How ranks are written as Slurm's SiteFactor."""
 
-    compare: Seconds = Field(
+    compare: Seconds = setting(
         60.0,
         description="least seconds from one comparison with the SiteFactors in Slurm (one sprio) to the next; they are "
         "compared at once after slurmctld was started again, or did not carry out a write",
@@ -103,95 +114,95 @@ class Priority(Section):
 class Guardrails(Section):
     """Limits on what is done to jobs, under every policy."""
 
-    exclude_users: Names = Field(frozenset(), description="users whose jobs are never changed")
-    exclude_accounts: Names = Field(frozenset(), description="accounts whose jobs are never changed")
-    exclude_qos: Names = Field(frozenset(), description="QOS whose jobs are never changed")
-    exclude_partitions: Names = Field(frozenset(), description="partitions whose jobs are never changed")
-    exclude_names: Names = Field(
+    exclude_users: Names = setting(frozenset(), description="users whose jobs are never changed")
+    exclude_accounts: Names = setting(frozenset(), description="accounts whose jobs are never changed")
+    exclude_qos: Names = setting(frozenset(), description="QOS whose jobs are never changed")
+    exclude_partitions: Names = setting(frozenset(), description="partitions whose jobs are never changed")
+    exclude_names: Names = setting(
         frozenset(), description="names of jobs that are never changed, with the wildcards * and ?"
     )
-    writes_per_cycle: Annotated[int, Field(ge=0)] = Field(
+    writes_per_cycle: Count = setting(
         500,
         description="most writes to waiting jobs in a cycle: new sizes first, then priorities, from the head of the "
         "queue",
     )
-    size_interval: NonNegative = Field(
+    size_interval: NonNegative = setting(
         300.0,
         description="least seconds between two changes of a waiting job's size; Slurm's backfill, which plans anew "
         "after each, starts a job that has room well within the default",
     )
-    size_change: Annotated[float, Field(ge=0, allow_inf_nan=False)] = Field(
+    size_change: NonNegative = setting(
         0.25,
         description="least change of a waiting job's size, as a share of its GPUs, if it could start as it is",
     )
-    stops_per_cycle: Annotated[int, Field(ge=0)] = Field(20, description="most jobs requested to stop in a cycle")
-    stops_per_hour: Annotated[int, Field(ge=0)] = Field(200, description="most jobs requested to stop in an hour")
-    stops_per_user: Annotated[int, Field(ge=0)] | None = Field(
+    stops_per_cycle: Count = setting(20, description="most jobs requested to stop in a cycle")
+    stops_per_hour: Count = setting(200, description="most jobs requested to stop in an hour")
+    stops_per_user: Count | None = setting(
         None, description="most jobs of a user requested to stop in an hour; if not set, a fifth of `stops_per_hour`"
     )
-    requeues_per_cycle: Annotated[int, Field(ge=0)] = Field(5, description="most running jobs requeued in a cycle")
-    requeues_per_hour: Annotated[int, Field(ge=0)] = Field(60, description="most running jobs requeued in an hour")
-    requeues_per_user: Annotated[int, Field(ge=0)] | None = Field(
+    requeues_per_cycle: Count = setting(5, description="most running jobs requeued in a cycle")
+    requeues_per_hour: Count = setting(60, description="most running jobs requeued in an hour")
+    requeues_per_user: Count | None = setting(
         None, description="most running jobs of a user requeued in an hour; if not set, a fifth of `requeues_per_hour`"
     )
-    requeues_per_job: Annotated[int, Field(ge=0)] = Field(12, description="most requeues of a job in its lifetime")
-    admissions_per_cycle: Annotated[int, Field(ge=0)] = Field(100, description="most jobs admitted in a cycle")
-    admissions_per_hour: Annotated[int, Field(ge=0)] = Field(1_000, description="most jobs admitted in an hour")
-    admissions_per_user: Annotated[int, Field(ge=0)] | None = Field(
+    requeues_per_job: Count = setting(12, description="most requeues of a job in its lifetime")
+    admissions_per_cycle: Count = setting(100, description="most jobs admitted in a cycle")
+    admissions_per_hour: Count = setting(1_000, description="most jobs admitted in an hour")
+    admissions_per_user: Count | None = setting(
         None, description="most jobs of a user admitted in an hour; if not set, a fifth of `admissions_per_hour`"
     )
-    requeue_cooldown: NonNegative = Field(
+    requeue_cooldown: NonNegative = setting(
         1_800.0, description="least seconds between two requeues of a job, and from one that found no room to the next"
     )
-    requeue_cost: NonNegative = Field(60.0, description="estimated seconds of training lost by a requeue")
-    requeue_waste: Annotated[float, Field(ge=0)] = Field(
+    requeue_cost: NonNegative = setting(60.0, description="estimated seconds of training lost by a requeue")
+    requeue_waste: Annotated[float, at_least(0)] = setting(
         0.1, description="the most of a job's GPU time that its requeues may cost, as a share"
     )
-    minimum_run: NonNegative = Field(900.0, description="least seconds that a job runs before it is preempted")
-    first_seen: NonNegative = Field(60.0, description="least seconds after a job is first seen until it is requeued")
-    size_least: Annotated[float, Field(ge=0, le=1)] = Field(
+    minimum_run: NonNegative = setting(900.0, description="least seconds that a job runs before it is preempted")
+    first_seen: NonNegative = setting(60.0, description="least seconds after a job is first seen until it is requeued")
+    size_least: Share = setting(
         0.5,
         description="least size with which a waiting job starts, as a share of the GPUs that it asked for: it may get "
         "more later only by a restart, and without --checkpoint never",
     )
-    raise_time_limit: Annotated[float, Field(ge=1, allow_inf_nan=False)] = Field(
+    raise_time_limit: Annotated[float, finite, at_least(1)] = setting(
         1.0,
         description="the most by which the time limit of a job with fewer GPUs is raised, if it would else not end in "
         "time: 2 for twice its own; 1 for never. Never beyond MaxTime of its partitions or MaxWall of its QOS and "
         "associations",
     )
-    requeue_before_limit: NonNegative = Field(
+    requeue_before_limit: NonNegative = setting(
         0.0,
         description="seconds before its time limit, beside its grace period and a cycle, at which a job with a "
         "checkpoint that would not end in time is asked to save, to be requeued with its whole limit anew (with "
         "`mode.preempt`); 0 for never",
     )
-    urgency: Annotated[float, Field(ge=0, le=10)] = Field(10.0, description="the highest --urgency that counts")
-    urgency_of: dict[str, Annotated[float, Field(ge=0, le=10)]] = Field(
+    urgency: Urgency = setting(10.0, description="the highest --urgency that counts")
+    urgency_of: dict[str, Urgency] = setting(
         default_factory=dict, description="the highest --urgency that counts, by account"
     )
-    max_wait: Seconds = Field(604_800.0, description="seconds after which a pending job is ranked first")
-    max_bypass: Annotated[float, Field(ge=1)] = Field(
+    max_wait: Seconds = setting(604_800.0, description="seconds after which a pending job is ranked first")
+    max_bypass: Annotated[float, at_least(1)] = setting(
         2.0,
         description="a waiting job is ranked first that would take more than so many times as long as without the jobs "
         "that came later and were put before it; inf for no bound",
     )
-    partial_snapshot: Annotated[float, Field(ge=0, le=1)] = Field(
+    partial_snapshot: Share = setting(
         0.5,
         description="the least share of the live jobs that the next reading must list, alive or ended; else no "
         "commands are sent in that cycle",
     )
-    snapshot_age: Seconds = Field(120.0, description="seconds after which a snapshot is too old to act on")
-    breaker_failures: Annotated[int, Field(gt=0)] = Field(
+    snapshot_age: Seconds = setting(120.0, description="seconds after which a snapshot is too old to act on")
+    breaker_failures: Positive = setting(
         5, description="successive cycles without one successful command that open the circuit breaker"
     )
-    breaker_rest: Seconds = Field(600.0, description="seconds for which an open circuit breaker only observes")
+    breaker_rest: Seconds = setting(600.0, description="seconds for which an open circuit breaker only observes")
 
 
 class Predictors(Section):
     """Forecasts of run times."""
 
-    runtime: Literal["stack", "svr"] = Field(
+    runtime: Literal["stack", "svr"] = setting(
         "stack", description="by similar jobs and the user's own, or by support vector regression per job type"
     )
 
@@ -199,15 +210,15 @@ class Predictors(Section):
 class Stop(Section):
     """Stopping a job."""
 
-    grace: Seconds = Field(
+    grace: Seconds = setting(
         300.0,
         description="grace period in seconds, if --checkpoint gives none; at least twice the time between the job's "
         "reports",
     )
-    cancel: bool = Field(
+    cancel: bool = setting(
         False, description="cancel a job that did not stop within its grace period; its dependents then never start"
     )
-    idle_gpus: Seconds | None = Field(
+    idle_gpus: Seconds | None = setting(
         None,
         description="seconds for which a job may run on with idle GPUs after its user was sent the notification `idle "
         "GPUs`; then it is stopped, whatever its --stop; if not set, none is",
@@ -217,14 +228,14 @@ class Stop(Section):
 class Operations(Section):
     """Resizing, moving and preempting running jobs."""
 
-    placement: Literal["off", "exclude", "pin"] = Field(
+    placement: Literal["off", "exclude", "pin"] = setting(
         "off", description="moving jobs: never, to any other nodes, or to the nodes that the policy chose"
     )
-    interval: Seconds = Field(5.0, description="seconds from one cycle to the next while a job is moved")
-    start_limit: Seconds = Field(
+    interval: Seconds = setting(5.0, description="seconds from one cycle to the next while a job is moved")
+    start_limit: Seconds = setting(
         300.0, description="seconds that a requeued job may take to start on its reserved nodes"
     )
-    watch_limit: Seconds = Field(
+    watch_limit: Seconds = setting(
         1_800.0, description="seconds within which it must report, to show from which iteration it continued"
     )
 
@@ -232,27 +243,27 @@ class Operations(Section):
 class Takeover(Section):
     """Several controllers: a daemon runs on each, and one of them is active."""
 
-    folder: AbsolutePath | None = Field(
+    folder: AbsolutePath | None = setting(
         None,
         description="on a file system that the controllers share, for copies of the ledger; if not set, no takeover",
     )
-    every: Seconds = Field(300.0, description="seconds from one copy of the ledger to the next")
-    patience: Seconds = Field(120.0, description="seconds without a heartbeat after which a daemon counts as dead")
+    every: Seconds = setting(300.0, description="seconds from one copy of the ledger to the next")
+    patience: Seconds = setting(120.0, description="seconds without a heartbeat after which a daemon counts as dead")
 
 
 class Promotion(Section):
     """Models of learnt policies, which are candidates until they are promoted (`slurmplug policy`)."""
 
-    gain: Annotated[float, Field(ge=0, lt=1)] | None = Field(
+    gain: Annotated[float, at_least(0), below(1)] | None = setting(
         None,
         description="a model in shadow is promoted without an operator if on every workload on which it was evaluated "
         "against the configured policy its mean JCT is shorter by this share at least (the lower end of the 95% "
         "interval); if not set, never",
     )
-    shadow_cycles: Annotated[int, Field(gt=0)] = Field(
+    shadow_cycles: Positive = setting(
         1_440, description="and if it decided without an error in so many cycles in shadow, up to the last one"
     )
-    fallbacks: Annotated[int, Field(gt=0)] = Field(
+    fallbacks: Positive = setting(
         10, description="cycles of an hour in which a promoted model could not be followed that end its promotion"
     )
 
@@ -260,12 +271,12 @@ class Promotion(Section):
 class Charging(Section):
     """What GPU time costs, in a unit of the site's: `Charge` of `slurmplug acct`, and `slurmplug usage`."""
 
-    iterations: NonNegative = Field(
+    iterations: NonNegative = setting(
         0.0, description="per GPU hour of a job that runs all its iterations, or says nothing"
     )
-    optstop: NonNegative = Field(0.0, description="per GPU hour of a job with --stop=optstop")
-    target: NonNegative = Field(0.0, description="per GPU hour of a job with --stop=target")
-    urgency: NonNegative = Field(
+    optstop: NonNegative = setting(0.0, description="per GPU hour of a job with --stop=optstop")
+    target: NonNegative = setting(0.0, description="per GPU hour of a job with --stop=target")
+    urgency: NonNegative = setting(
         0.0, description="added per GPU hour for each unit of --urgency above 5, up to the highest that counts"
     )
 
@@ -283,17 +294,16 @@ NotificationKind: TypeAlias = Literal[
 class Notifications(Section):
     """Mail to users, and messages to a web service, of what was done to jobs and of what is wrong with them."""
 
-    mail: Literal["off", "asked", "all"] = Field(
+    mail: Literal["off", "asked", "all"] = setting(
         "off",
         description="by slurm.conf's MailProg: to users of jobs with --notify=on (asked), or of all jobs with "
         "directives but those with --notify=off (all)",
     )
-    webhook: str = Field(
+    webhook: Annotated[str, matching(r"(|https?://[!-~]{1,500})", "a URL with http:// or https://")] = setting(
         "",
-        pattern=r"^(|https?://[!-~]{1,500})$",
         description="URL to which each is sent by POST, as a JSON object, whatever --notify says; if empty, none is",
     )
-    about: Annotated[frozenset[NotificationKind], Strict(False)] = Field(
+    about: frozenset[NotificationKind] = setting(
         frozenset(get_args(NotificationKind)), description="of these kinds alone"
     )
 
@@ -306,7 +316,7 @@ class Notifications(Section):
 class Log(Section):
     """The daemon's log."""
 
-    format: Literal["text", "json"] = Field(
+    format: Literal["text", "json"] = setting(
         "text",
         description="lines of text; or of JSON, each an object with time, level and message, and for what was done "
         "to a job event, job, user, rule and state",
@@ -316,9 +326,9 @@ class Log(Section):
 class Config(Section):
     """The whole configuration."""
 
-    cluster: str = Field("", description="the cluster's name; if empty, slurm.conf's ClusterName")
-    policy: str = Field("mlfs", description="the policy: one that `slurmplug status` lists, or FILE.py:CLASS")
-    interval: Seconds = Field(60.0, description="seconds from one cycle to the next")
+    cluster: str = setting("", description="the cluster's name; if empty, slurm.conf's ClusterName")
+    policy: str = setting("mlfs", description="the policy: one that `slurmplug status` lists, or FILE.py:CLASS")
+    interval: Seconds = setting(60.0, description="seconds from one cycle to the next")
     mode: Modes = Modes()
     slurm: SlurmSettings = SlurmSettings()
     spool: Spool = Spool()
@@ -336,19 +346,18 @@ class Config(Section):
     charging: Charging = Charging()
     notifications: Notifications = Notifications()
     log: Log = Log()
-    policies: dict[str, dict[str, Any]] = Field(
+    policies: dict[str, dict[str, Any]] = setting(
         default_factory=dict, description="settings of policies, a table for each: [policies.mlfs]"
     )
 
-    @model_validator(mode="after")
-    def _tells_whom_it_stops(self) -> Self:
+    def check(self) -> None:
+        """Jobs are stopped for idle GPUs only where their users are told. Raises Invalid."""
         told = self.notifications.wanted and "idle GPUs" in self.notifications.about
         if self.stop.idle_gpus is not None and not told:
-            raise ValueError(
+            raise Invalid.of(
                 "stop.idle_gpus stops only jobs whose users were sent a notification: set notifications.mail or "
                 "notifications.webhook, with `idle GPUs` in notifications.about"
             )
-        return self
 
 
 def load(path: Path) -> Config:
@@ -368,11 +377,9 @@ def load(path: Path) -> Config:
 def parse(text: str, name: str = "the configuration") -> Config:
     """Like `load`, from the text of a file; `name` is what error messages call it."""
     try:
-        return Config.model_validate(_without_removed(tomllib.loads(text), name))
-    except ValidationError as error:
-        raise ConfigError(
-            "\n".join([f"{name} is not valid:", *(mistake(each, Config) for each in error.errors())])
-        ) from error
+        return Config.from_table(_without_removed(tomllib.loads(text), name))
+    except Invalid as error:
+        raise ConfigError("\n  ".join([f"{name} is not valid:", *map(str, error.mistakes)])) from error
     except (ValueError, RecursionError) as error:  # tomllib.TOMLDecodeError, and a number or nesting beyond bounds
         raise ConfigError(f"{name} is not valid TOML: {error}") from error
 

@@ -184,7 +184,7 @@ class Scheduler:
         record = CycleRecord(
             started=snapshot.now,
             policy=observed.policy.name,
-            modes=self.config.mode.model_dump(),
+            modes=dict(vars(self.config.mode)),
             snapshot=snapshot,
             forecasts=forecasts,
             memory=observed.memory,

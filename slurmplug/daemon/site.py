@@ -75,7 +75,7 @@ class SiteExamination:
             self._take()
             if not self._is_of(site):
                 log.warning("the checks of this start and configuration of slurmctld are not done yet: only observing")
-                return self._configured.model_copy(update={"mode": Modes(default="observe")})
+                return self._configured.replaced(mode=Modes(default="observe"))
         elif self._blocked and not self._examination.pending and time.monotonic() - self._since > RECHECK_INTERVAL:
             self._begin()
         return self._restricted()
@@ -89,7 +89,7 @@ class SiteExamination:
 
     def _restricted(self) -> Config:
         mode = checks.restrict_modes(self._configured.mode, self._blocked)
-        return self._configured.model_copy(update={"mode": mode})
+        return self._configured.replaced(mode=mode)
 
     def _begin(self) -> None:
         config, self._since = self._configured, time.monotonic()

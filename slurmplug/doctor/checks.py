@@ -67,11 +67,11 @@ def blocked_actions(findings: Sequence[Finding]) -> dict[str, str]:
 
 def restrict_modes(modes: Modes, blocks: Mapping[str, str]) -> Modes:
     """The modes with every blocked kind of action set to observe."""
-    kinds = [name for name in type(modes).model_fields if name != "default"]
+    kinds = [name for name in modes.settings if name != "default"]
     observe: Mode = "observe"
     if blocks.keys() & ALL_ACTIONS:
         return Modes(default=observe)
-    return modes.model_copy(update={kind: observe for kind in kinds if kind in blocks})
+    return modes.replaced(**dict.fromkeys((kind for kind in kinds if kind in blocks), observe))
 
 
 # --- Slurm ---------------------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from pathlib import Path
 from shutil import which
 
 from slurmplug.cluster.site_client import PROGRAMS
-from slurmplug.config import policy_registry
+from slurmplug.config import policy_names, policy_registry
 from slurmplug.config.schema import Config
 from slurmplug.console.table import printable
 from slurmplug.errors import ConfigError
@@ -19,8 +19,8 @@ from slurmplug.errors import ConfigError
 def check_policy(config: Config) -> None:
     """Raises ConfigError if the policy or its settings are not valid, or a table of settings has a misspelt name."""
     policy = policy_registry.policy(config)
-    for table in config.policies.keys() - {config.policy, policy.name, *policy_registry.names()}:
-        if near := difflib.get_close_matches(table, policy_registry.names(), n=1):
+    for table in config.policies.keys() - {config.policy, policy.name, *policy_names.names()}:
+        if near := difflib.get_close_matches(table, policy_names.names(), n=1):
             raise ConfigError(f"policies.{table}: there is no policy {table!r}; did you mean {near[0]}?")
 
 

@@ -11,7 +11,7 @@ from predictors.trials.runtime import last_two
 from slurmplug.errors import DataError
 from slurmplug.learning.training import finished_curves
 from slurmplug.ledger import run_queries
-from slurmplug.ledger.ledger import Ledger
+from slurmplug.ledger.database import LedgerFile
 from slurmplug.ledger.run_queries import FinishedRun
 from slurmplug.ledger.selection import Selection
 from slurmplug.reports import job_view
@@ -21,7 +21,7 @@ MIN_CURVES = 10
 """finished curves needed to evaluate the predictors on them"""
 
 
-def score_tables(ledger: Ledger, share: float, clock: Clock) -> dict[str, list[ScoreRow]]:
+def score_tables(ledger: LedgerFile, share: float, clock: Clock) -> dict[str, list[ScoreRow]]:
     """Tables of scores by title: of the run time predicted when a job was first seen, of the final value predicted at
     half of its iterations, and of the final values of the finished curves, predicted now from their first `share`.
 
@@ -40,7 +40,7 @@ def score_tables(ledger: Ledger, share: float, clock: Clock) -> dict[str, list[S
     return {title: rows for title, rows in tables.items() if rows}
 
 
-def score_run_times(ledger: Ledger) -> list[ScoreRow]:
+def score_run_times(ledger: LedgerFile) -> list[ScoreRow]:
     """Scores of the first prediction of each job that ended by itself, by the predictor that made it; beside them, of
     the time limit, and of the mean of the user's last two run times."""
     runs = run_queries.finished_runs(ledger)
@@ -59,7 +59,7 @@ def score_run_times(ledger: Ledger) -> list[ScoreRow]:
     ]
 
 
-def score_final_values(ledger: Ledger) -> list[ScoreRow]:
+def score_final_values(ledger: LedgerFile) -> list[ScoreRow]:
     """Scores of the final value of each job that did all its iterations, by the quantity of its target."""
     completed = [
         job
@@ -70,7 +70,7 @@ def score_final_values(ledger: Ledger) -> list[ScoreRow]:
     return [_final_value_row(name, [job for job in completed if job.quantity == name]) for name in quantities]
 
 
-def _score_curves(ledger: Ledger, share: float, clock: Clock) -> list[ScoreRow]:
+def _score_curves(ledger: LedgerFile, share: float, clock: Clock) -> list[ScoreRow]:
     finished = finished_curves(ledger)
     runs = [curves.FinishedCurve(curve) for curve in finished if len(curve) > curves.FEWEST_OBSERVED]
     if len(runs) < MIN_CURVES:

@@ -21,6 +21,7 @@ from slurmplug.forecasting.run_times import known_at_submit
 from slurmplug.forecasting.speeds.seen_speeds import PlacementShape, SeenSpeeds, Whose, kind_of, typed_kind
 from slurmplug.learning.schedule import MAX_RUNS
 from slurmplug.ledger import run_queries
+from slurmplug.ledger.database import LedgerFile
 from slurmplug.ledger.ledger import Ledger
 from slurmplug.ledger.run_queries import FinishedRun, Report
 
@@ -149,12 +150,12 @@ def last_trained(ledger: Ledger) -> float:
     return 0.0 if saved is None else saved[1]
 
 
-def finished_curves(ledger: Ledger) -> list[Floats]:
+def finished_curves(ledger: LedgerFile) -> list[Floats]:
     """The curves (n,) of the target's quantity at points one step apart, higher is better, of runs that completed."""
     return [curve for run, reports in _runs_with_reports(ledger) if (curve := _curve(run, reports)) is not None]
 
 
-def _runs_with_reports(ledger: Ledger) -> Iterator[tuple[FinishedRun, Sequence[Report]]]:
+def _runs_with_reports(ledger: LedgerFile) -> Iterator[tuple[FinishedRun, Sequence[Report]]]:
     """The latest finished runs, the last to end first, with their reports."""
     for run in run_queries.latest_finished_runs(ledger, MAX_CURVES, KIND_RUNS, runs_of_a_user(MAX_CURVES)):
         yield run, run_queries.reports(ledger, run.id)

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from slurmplug.errors import LedgerError
-from slurmplug.ledger.database import GROUP_READS
+from slurmplug.ledger.database import GROUP_READS, LedgerFile
 from slurmplug.ledger.ledger import Ledger
 from slurmplug.ledger.owner import ROOT, as_owner_of
 from slurmplug.ledger.schema import MIGRATIONS
@@ -143,7 +143,7 @@ def withdraw_unknown(spool: Path, expected: Collection[tuple[int, int]]) -> None
                         requests.withdraw(run, kind)
 
 
-def write(ledger: Ledger, file: Path) -> None:
+def write(ledger: LedgerFile, file: Path) -> None:
     """Copy the ledger to a new file, which only its owner can read; as root, the owner of its folder.
 
     Raises:

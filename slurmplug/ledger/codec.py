@@ -12,11 +12,13 @@ import zipfile
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, is_dataclass
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import ConfigDict, TypeAdapter
+
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter
 
 T = TypeVar("T")
 
@@ -93,8 +95,10 @@ def rebuild(kind: Any, tree: Any) -> Any:
 
 
 @functools.cache
-def _adapter(kind: Any) -> TypeAdapter[tuple[Any]]:
+def _adapter(kind: Any) -> "TypeAdapter[tuple[Any]]":
     """In a tuple, as pydantic takes no settings for a dataclass alone. Arrays are only checked to be arrays."""
+    from pydantic import ConfigDict, TypeAdapter  # noqa: PLC0415  it takes long to load, and most reports do without
+
     return TypeAdapter(tuple[kind], config=ConfigDict(arbitrary_types_allowed=True))
 
 

@@ -6,10 +6,9 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import groupby
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from pydantic import TypeAdapter
 
 from policies.snapshot import JobKey
 from slurmplug.directives.changes import Change, in_force
@@ -19,16 +18,28 @@ from slurmplug.intake.job_record import NO_DIRECTIVES, JobRecord, Point, join_ru
 from slurmplug.intake.site_factor import SiteFactor
 from slurmplug.ledger.last_reports import last_reports_of
 from slurmplug.ledger.sqlite import Row
+from slurmplug.ledger.stored_directives import directives_from
 from slurmplug.spool.trials import Trial
 from slurmplug.spool.values import GPUUse, Points, column_value, json_value
 
-_DIRECTIVES: TypeAdapter[Directives | None] = TypeAdapter(Directives | None)
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter
+
 _CHANGE = ("at", "uid", "user", "request")
 """The fields of a change that are stored unchanged, in columns of the same names."""
 
 
 @functools.cache
-def _changes() -> TypeAdapter[tuple[Change, ...]]:
+def _directives() -> "TypeAdapter[Directives | None]":
+    from pydantic import TypeAdapter  # noqa: PLC0415  it takes long to load, and most reports do without
+
+    return TypeAdapter(Directives | None)
+
+
+@functools.cache
+def _changes() -> "TypeAdapter[tuple[Change, ...]]":
+    from pydantic import TypeAdapter  # noqa: PLC0415  as above
+
     return TypeAdapter(tuple[Change, ...])
 
 
@@ -68,7 +79,7 @@ def record_row(record: JobRecord, now: float) -> Row:
         "ended": int(not record.facts.live),
         "listed": int(record.listed),
         "admission": record.admission,
-        "submitted_directives": _DIRECTIVES.dump_json(record.submitted_directives).decode(),
+        "submitted_directives": _directives().dump_json(record.submitted_directives).decode(),
         "changes": _changes().dump_json(record.changes).decode(),
         "last_seen": now,
     }
@@ -83,12 +94,6 @@ def point_rows(points: Iterable[Point]) -> Iterator[tuple[JobKey, Row]]:
             )
             place = {"restarts": point.restarts, "trial": point.trial, "iteration": point.iteration}
             yield point.key, {**place, "time": point.time, "quantities": quantities}
-
-
-@functools.lru_cache(maxsize=4096)
-def directives_from(stored: str) -> Directives | None:
-    """The directives of a column `directives`. Many jobs have the same."""
-    return None if stored == "null" else _DIRECTIVES.validate_json(stored)
 
 
 def record_from_row(row: Row, points: Iterable[Row]) -> JobRecord:
@@ -126,8 +131,8 @@ def record_from_row(row: Row, points: Iterable[Row]) -> JobRecord:
         requested=Resources(*json.loads(row["requested"])),
         listed=bool(row["listed"]),
         admission=row["admission"],
-        submitted_directives=_DIRECTIVES.validate_json(row["submitted_directives"]),
-        changes=_changes().validate_json(row["changes"]),
+        submitted_directives=directives_from(row["submitted_directives"]),
+        changes=_changes_of(row["changes"]),
     )
 
 
@@ -140,7 +145,7 @@ def row_with_facts(names: Sequence[str], values: tuple[Any, ...]) -> Row:
 
 def directives_since(row: Row, since: float) -> list[Directives]:
     """The directives of a job that were in force at that time, in seconds since the epoch, and at any time after it."""
-    changes = () if row["changes"] == "[]" else _changes().validate_json(row["changes"])
+    changes = _changes_of(row["changes"])
     if not changes:
         return [directives_from(row["directives"]) or NO_DIRECTIVES]
     submitted = directives_from(row["submitted_directives"]) or NO_DIRECTIVES
@@ -148,9 +153,14 @@ def directives_since(row: Row, since: float) -> list[Directives]:
     return [in_force(submitted, changes[:count]) for count in range(first, len(changes) + 1)]
 
 
+def _changes_of(stored: str) -> tuple[Change, ...]:
+    """Those of a column `changes`, of which most jobs have none."""
+    return () if stored == "[]" else _changes().validate_json(stored)
+
+
 def changes_from(found: Sequence[Row]) -> tuple[Change, ...]:
     """The changes of directives of which these are the mappings."""
-    return _changes().validate_python(found)
+    return _changes().validate_python(found) if found else ()
 
 
 def change_row(job: int, change: Change) -> Row:
@@ -158,14 +168,14 @@ def change_row(job: int, change: Change) -> Row:
     return {
         "job": job,
         **{name: getattr(change, name) for name in _CHANGE},
-        "given": _DIRECTIVES.dump_json(change.given).decode(),
+        "given": _directives().dump_json(change.given).decode(),
         "taken_back": json.dumps(change.taken_back),
     }
 
 
 def change_from_row(row: Row) -> Change:
     """The change of such a row."""
-    given = _DIRECTIVES.validate_json(row["given"]) or NO_DIRECTIVES
+    given = directives_from(row["given"]) or NO_DIRECTIVES
     taken_back = tuple(json.loads(row["taken_back"]))
     return Change(id=row["id"], given=given, taken_back=taken_back, **{name: row[name] for name in _CHANGE})
 

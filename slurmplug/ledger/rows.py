@@ -1,23 +1,29 @@
 """What a cycle decided and did as rows of the ledger, and operations back."""
 
+from __future__ import annotations
+
+import functools
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field, TypeAdapter
 
 from policies.plan import Reason
 from policies.snapshot import JobKey
-from predictors.arrays import Floats, Ints
-from predictors.forecast import Forecast
-from slurmplug.cluster.port import Command, ResourceRequest
-from slurmplug.cycle.record import CycleRecord
 from slurmplug.ledger import codec
 from slurmplug.ledger.facts import facts_from, stored_facts
 from slurmplug.ledger.sqlite import Row
 from slurmplug.operations import Facts, Operation, OperationOutcome
+
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter
+
+    from predictors.arrays import Floats, Ints
+    from predictors.forecast import Forecast
+    from slurmplug.cluster.port import Command, ResourceRequest
+    from slurmplug.cycle.record import CycleRecord
 
 INTERVAL_LEVELS = (0.05, 0.5, 0.95)
 """The quantiles of a prediction that are stored: the median and the ends of the 90 % interval."""
@@ -110,10 +116,24 @@ def decision_rows(record: CycleRecord) -> Iterator[tuple[JobKey, tuple[str, str,
 
 _OPERATION = ("id", "kind", "opened", "step", "since", "restarts", "tries", "result", "requeued")
 """The fields of an operation that are stored unchanged, in columns of the same names."""
-_FACTS: TypeAdapter[Facts] = TypeAdapter(Annotated[Facts, Field(discriminator="type")])
-"""The type of the column `noted`."""
-_SEEN: TypeAdapter[ResourceRequest | None] = TypeAdapter(ResourceRequest | None)
-"""The type of the column `seen`."""
+
+
+@functools.cache
+def _facts() -> TypeAdapter[Facts]:
+    """The type of the column `noted`."""
+    from pydantic import Field, TypeAdapter  # noqa: PLC0415  it takes long to load, and most reports do without
+
+    return TypeAdapter(Annotated[Facts, Field(discriminator="type")])
+
+
+@functools.cache
+def _seen() -> TypeAdapter[ResourceRequest | None]:
+    """The type of the column `seen`."""
+    from pydantic import TypeAdapter  # noqa: PLC0415  as above
+
+    from slurmplug.cluster.port import ResourceRequest  # noqa: PLC0415
+
+    return TypeAdapter(ResourceRequest | None)
 
 
 def operation_row(operation: Operation) -> Row:
@@ -129,8 +149,8 @@ def operation_row(operation: Operation) -> Row:
         "owed": ",".join(operation.pending_cleanup),
         "goal": json.dumps(dict(operation.goal)),
         "undo": json.dumps(dict(operation.undo)),
-        "noted": _FACTS.dump_json(operation.facts).decode(),
-        "seen": _SEEN.dump_json(operation.seen).decode(),
+        "noted": _facts().dump_json(operation.facts).decode(),
+        "seen": _seen().dump_json(operation.seen).decode(),
     }
 
 
@@ -150,8 +170,8 @@ def operation_from_row(row: Row) -> Operation:
         pending_cleanup=tuple(filter(None, row["owed"].split(","))),
         goal=json.loads(row["goal"]),
         undo=json.loads(row["undo"]),
-        facts=_FACTS.validate_json(row["noted"]),
-        seen=_SEEN.validate_json(row["seen"]),
+        facts=_facts().validate_json(row["noted"]),
+        seen=_seen().validate_json(row["seen"]),
     )
 
 

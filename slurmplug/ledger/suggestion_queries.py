@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from slurmplug.intake.job_facts import JobFacts
 from slurmplug.ledger import queries
 from slurmplug.ledger.database import LedgerFile
-from slurmplug.ledger.job_rows import directives_from
 from slurmplug.ledger.selection import Selection
 from slurmplug.ledger.sqlite import Row
+from slurmplug.ledger.stored_directives import directives_from
 from slurmplug.spool.values import GPUUse
 
 

@@ -29,9 +29,8 @@ def _directive(value: Callable[[Any], Value]) -> Callable[[Job], Value]:
     return lambda job: value(job.directives) if job.directives else None
 
 
-def exit_code(job: Job) -> str:
+def exit_code(code: int) -> str:
     """STATUS:SIGNAL as sacct shows it, from an exit code as a shell has it."""
-    code = job.facts.exit_code
     return f"0:{code - 128}" if code > 128 else f"{code}:0"
 
 
@@ -103,7 +102,13 @@ FIELDS: tuple[Field[Job], ...] = tuple(
             Field("ElapsedRaw", "integer", 10, "Elapsed, in seconds", lambda job: int(job.elapsed)),
             Field("Eligible", "time", 19, "when it could first run", fact("eligible"), "Unknown"),
             Field("End", "time", 19, "when it ended", lambda job: job.ended, "Unknown"),
-            Field("ExitCode", "text", 8, "its exit status, and the signal that ended it", exit_code),
+            Field(
+                "ExitCode",
+                "text",
+                8,
+                "its exit status, and the signal that ended it",
+                OfFacts(exit_code, ("exit_code",)),
+            ),
             Field("HetJobID", "integer", 12, "the first job of its heterogeneous job", text("het_id")),
             Field(
                 "JobID",

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from slurmplug.config import policy_registry
+from slurmplug.config import policy_names
 from slurmplug.config.schema import Config
 from slurmplug.ledger import cycle_queries, queries, queue_forecasts
 from slurmplug.ledger.database import LedgerFile
@@ -36,7 +36,7 @@ def status(ledger: LedgerFile, path: Path, config: Config, viewer: Viewer, now: 
         "hindered": cycle_queries.control(ledger, "hindered"),
         "modes": cycle.modes if cycle else {},
         "policy": (cycle and cycle.policy) or config.policy,
-        "policies": policy_registry.names(),
+        "policies": policy_names.names(),
         "models": model_view.in_charge(ledger, now, viewer),
         "cycle": {
             **{name: getattr(cycle, name, None) for name in figures},

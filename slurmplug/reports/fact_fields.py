@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from slurmplug.console.table import Field
+
 if TYPE_CHECKING:
     from slurmplug.reports.job_view import Job
 
@@ -53,3 +55,11 @@ def fact(name: str) -> Fact:
 def text(name: str) -> Text:
     """A text of Slurm's, None for an empty one."""
     return Text(lambda value: value or None, (name,))
+
+
+def columns_of(fields: Sequence[Field[Any]], jobs: Sequence[Job]) -> list[list[Any]]:
+    """The values of the fields, by field, of these jobs: of facts alone a column at a time, which takes a third."""
+    values = [field.value for field in fields]
+    names = {name for value in values if isinstance(value, OfFacts) for name in value.facts}
+    facts = {name: [getattr(job.facts, name) for job in jobs] for name in names}
+    return [value.of_column(facts) if isinstance(value, OfFacts) else list(map(value, jobs)) for value in values]

@@ -15,6 +15,7 @@ from slurmplug.ledger.database import LedgerFile
 from slurmplug.ledger.queue_forecasts import OLDEST, KeptForecast, Outlook
 from slurmplug.ledger.selection import WAITING, Selection
 from slurmplug.ledger.sqlite import Row
+from slurmplug.ledger.stored_directives import directives_from
 from slurmplug.reports.job_ranking import JobRanking
 from slurmplug.reports.predicted_value import UNPREDICTED, PredictedValue
 from slurmplug.rules.guardrails import GivenBack, Unmanaged
@@ -53,7 +54,7 @@ class Job:
         self.row: int = columns["id"]
         self.columns = columns
         self.facts: JobFacts = columns["facts"]
-        self.directives = job_rows.directives_from(columns["directives"])
+        self.directives = directives_from(columns["directives"])
         self.ranking = ranking
         self.seen: float = columns["seen"]
         """when it was last seen"""
@@ -231,12 +232,12 @@ class Job:
     @property
     def value(self) -> float | None:
         """The last value of the quantity by which it is judged."""
-        return self.quantities.get(self.quantity)
+        return self.quantities.get(self.quantity) if self.quantities else None
 
     @property
     def value_at(self) -> float | None:
         """The iteration of `value`."""
-        return self.reported_at.get(self.quantity)
+        return self.reported_at.get(self.quantity) if self.reported_at else None
 
     @property
     def diverged(self) -> bool:

@@ -14,9 +14,9 @@ from slurmplug.console.table import Field
 from slurmplug.directives.parser import Directives
 from slurmplug.ledger import queries, queue_forecasts
 from slurmplug.ledger.database import LedgerFile
-from slurmplug.ledger.job_rows import directives_from
 from slurmplug.ledger.queue_forecasts import Outlook
 from slurmplug.ledger.rankings import CycleRankings
+from slurmplug.ledger.stored_directives import directives_from
 from slurmplug.reports import explain, job_view
 from slurmplug.reports.acct import whole
 from slurmplug.reports.fact_fields import OfFacts

@@ -18,6 +18,7 @@ from slurmplug.ledger.lock import daemon_runs
 from slurmplug.ledger.selection import JobId, Selection
 from slurmplug.reports import acct, job_view, queue_fields
 from slurmplug.reports.alive import alive
+from slurmplug.reports.fact_fields import columns_of
 from slurmplug.reports.interface import JobExplanation, Suggestions, Table
 from slurmplug.reports.queue import EVERYTHING, queue_table
 from slurmplug.reports.viewer import OPERATOR, Viewer
@@ -49,7 +50,7 @@ class LedgerReports:
                 rows = queries.job_rows(self._ledger, visible)[page]
                 found = job_view.jobs_in_rows(self._ledger, rows, others=others)
             wanted = [acct.charged(each, self._config) for each in _named(fields, ACCT_FIELDS)]
-            return table.columns(wanted, found)
+            return columns_of(wanted, found)
 
     def queue(self, which: Selection, fields: Sequence[str], page: slice = EVERYTHING) -> Table:
         """For `queue` and `prio`: a page of the queue, in its order."""
@@ -73,7 +74,7 @@ class LedgerReports:
         """For `suggest`: about the jobs of these that have ended. Raises UsageError where the jobs are too many."""
         from slurmplug.forecasting.speeds.seen_speeds import SeenSpeeds  # noqa: PLC0415  the other reports need no statistics
         from slurmplug.ledger import cycle_queries, suggestion_queries, throttled_arrays  # noqa: PLC0415
-        from slurmplug.reports import suggest, suggested_starts  # noqa: PLC0415
+        from slurmplug.reports import suggest  # noqa: PLC0415
 
         saved = cycle_queries.model(self._ledger, "speed")
         known = saved is not None and saved[0] == SeenSpeeds.version  # of another release: the daemon learns them anew
@@ -81,6 +82,10 @@ class LedgerReports:
         visible = self._visible(which)
         throttled = throttled_arrays.of_arrays(self._ledger, visible)
         found = suggest.suggest(suggestion_queries.ended_jobs(self._ledger, visible), seen, throttled)
+        if not any(each.what == "array split" for each in found.suggestions):
+            return found
+        from slurmplug.reports import suggested_starts  # noqa: PLC0415  it loads the predictors
+
         return replace(found, suggestions=suggested_starts.with_starts(self._ledger, found.suggestions))
 
     def knows_user(self, user: str) -> bool:

@@ -19,7 +19,7 @@ def status_lines(status: Mapping[str, Any]) -> Iterator[str]:
     yield from model_view.in_charge_lines(status["models"])
     cycle = status["cycle"]
     if cycle["id"] is not None:
-        seconds = ", ".join(f"{printable(name)} {value:.3g} s" for name, value in cycle["seconds"].items())
+        seconds = ", ".join(f"{printable(name)} {value:.3f} s" for name, value in cycle["seconds"].items())
         yield (
             f"last cycle  {cycle['id']}: {counted(cycle['jobs'], 'job')}, {cycle['pending']} pending, "
             f"{cycle['running']} running, {cycle['managed']} managed"

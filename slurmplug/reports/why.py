@@ -99,7 +99,7 @@ def _introduction(job: Job) -> Iterator[str]:
     again = f", was requeued {counted(facts.restarts, 'time')}" if facts.restarts else ""
     yield f"It was submitted {times.format_time(key.first_submit)}, waited {waited}{ran}, {may}{again}."
     if job.ended is not None:
-        status = f", with exit code {exit_code(job)}" if facts.exit_code else ""
+        status = f", with exit code {exit_code(facts.exit_code)}" if facts.exit_code else ""
         yield f"It ended {times.format_time(job.ended)}{status}."
     if job.waits and facts.reason not in {"", "None"}:
         yield f"Slurm's reason why it waits: {printable(facts.reason)}."

@@ -281,7 +281,7 @@ def _teacher(settings: Settings, workload: Workload, cluster: str) -> Policy:
         if any(job.servers for job in workload.jobs):
             return InformedServers(workload, settings.slot)
         return Informed(workload, max(parse(cluster).gpus), settings.slot)
-    return policy_registry.policy(Config.model_validate({"policy": settings.teacher, "interval": settings.slot}))
+    return policy_registry.policy(Config.from_table({"policy": settings.teacher, "interval": settings.slot}))
 
 
 @dataclass

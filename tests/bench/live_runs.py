@@ -145,8 +145,8 @@ def simulated(design: Design, policy: str, seed: int, *, max_bypass: float | Non
     settings = _settings(design, max_bypass)
     own = {table.removeprefix("policies."): values for table, values in settings.items() if "." in table}
     name = {**design.policies, **design.simulated}[policy]
-    chosen = policy_registry.policy(Config.model_validate({"policy": name, "interval": 1.0, "policies": own}))
-    guardrails = Guardrails.model_validate(settings.get("guardrails", {}))
+    chosen = policy_registry.policy(Config.from_table({"policy": name, "interval": 1.0, "policies": own}))
+    guardrails = Guardrails.from_table(settings.get("guardrails", {}))
     run = SimulationSettings(f"{NODES}x{GPUS_A_NODE}", 1.0, seed, launcher="slurm", guardrails=guardrails)
     finished = Simulation(design.jobs(seed), chosen, run).run().finished
     return _figures(finished) | {

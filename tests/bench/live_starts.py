@@ -37,7 +37,7 @@ from tests.bench import quick_daemon
 from tests.bench.live import written
 from tests.bench.live_jobs import rigid
 from tests.bench.live_runs import Design, history
-from tests.bench.start_records import JobRecord, Told, figures, summary, table
+from tests.bench.start_records import JobRecord, Told, as_json, figures, summary, table
 from tests.live import real_jobs
 from tests.live.daemon_process import DaemonProcess, daemon_beside
 
@@ -229,9 +229,9 @@ def main(argv: Sequence[str] | None = None) -> None:
         kept = Kept(keep)
         runs = [figures(kept.records(asked.first_seed + number)) for number in range(asked.seeds)]
     if asked.json:
-        print(json.dumps(runs))
+        print(as_json(runs, asked.first_seed))
         return
-    made = f"{table(runs)}"
+    made = table(runs)
     print(f"{made}\n\n{summary(runs)}")
     page = PAGE.read_text()
     if (changed := written(page, command(asked), made)) != page:

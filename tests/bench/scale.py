@@ -318,7 +318,7 @@ def _memory() -> str:
 
 
 def _scheduler(spool: Path, conf: str | None, folder: Path) -> Scheduler:
-    config = Config.model_validate(
+    config = Config.from_table(
         {
             "mode": {"default": "act"},
             "slurm": {"conf": conf},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
@@ -165,6 +166,12 @@ def summary(runs: Sequence[Figures]) -> str:
         by_run = ", ".join(f"{each:.2f}" for each in ratios)
         lines.append(f"error of squeue --start over {whose}: {interval(ratios, 2)} ({by_run})")
     return "\n".join(lines)
+
+
+def as_json(runs: Sequence[Figures], first_seed: int) -> str:
+    """The figures of each run with its seed, null for what is not known; times in seconds."""
+    known = ({name: None if np.isnan(value) else value for name, value in each.items()} for each in runs)
+    return json.dumps([{"seed": seed, **each} for seed, each in enumerate(known, first_seed)])
 
 
 def interval(values: Floats, digits: int = 1) -> str:

@@ -22,7 +22,7 @@ from tests.fake_cluster import job_row, node_rows, reading, report
 JOBS = 10_000
 RUNNING = 1_000
 NODES = 500
-CONFIG = Config.model_validate({"mode": {"default": "act"}})
+CONFIG = Config.from_table({"mode": {"default": "act"}})
 SCRIPT = b"#!/bin/sh\n#PLUG --target=accuracy>=0.99 --max-iterations=200 --urgency=7 --deadline=2h --type=resnet\n"
 
 

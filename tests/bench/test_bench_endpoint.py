@@ -69,7 +69,7 @@ def serving(site: Site, **programs: str) -> Iterator[int]:
         free.bind(("127.0.0.1", 0))
         number = int(free.getsockname()[1])
     endpoint = {"listen": f"127.0.0.1:{number}", "requests_per_minute": 1_000_000}
-    config = Config.model_validate(
+    config = Config.from_table(
         {"endpoint": endpoint, "ledger": {"path": str(site.path)}, "slurm": {"bin": str(folder)}}
     )
     with pytest.MonkeyPatch.context() as patch:

@@ -19,7 +19,7 @@ from tests.ledgers import Site
 @pytest.mark.benchmark(timer=time.process_time)
 def test_metrics(benchmark: BenchmarkFixture, site: Site, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: F811
     monkeypatch.setattr(collector, "FRESH_SECONDS", 0.0)
-    config = Config.model_validate({"ledger": {"path": str(site.path)}})
+    config = Config.from_table({"ledger": {"path": str(site.path)}})
     registry = CollectorRegistry()
     registry.register(LedgerCollector(lambda: config))
     generate_latest(registry)

@@ -27,7 +27,7 @@ ATTEMPTS: Mapping[str, tuple[bytes, int, dict[str, float]]] = {
 def play(attempt: str, stage: Stage) -> Outcome:
     """The bystander's share of an hour's cycles in which nothing was done to its job."""
     script, gpus, load = ATTEMPTS.get(attempt, (b"#!/bin/sh\ntrain\n", 0, {"network": 0.1, "sent": 1.0}))
-    settings = Config.model_validate(SETTINGS)
+    settings = Config.from_table(SETTINGS)
     with tempfile.TemporaryDirectory() as folder, Site(Path(folder), policy(settings), **SETTINGS) as site:
         cluster = site.cluster
         bystander = cluster.submit(RESTARTABLE, user="bystander", uid=1002, gpus=2)

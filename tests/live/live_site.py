@@ -75,7 +75,7 @@ class LiveSite:
         self.cluster, self.folder = cluster, folder
         self.policy = DoesWhatItIsTold()
         merged = {name: {**SETTINGS.get(name, {}), **settings.get(name, {})} for name in {*SETTINGS, *settings}}
-        self.config = Config.model_validate(merged)
+        self.config = Config.from_table(merged)
         self.ledger = Ledger(folder / "ledger.db")
         self.begin()
 

@@ -26,7 +26,7 @@ def operated(cluster: Sandbox, folder: Path, timeout: float = 20.0) -> SlurmClus
         program.chmod(0o755)
     conf = cluster.env(cluster.operator)["SLURM_CONF"]
     slurm = {"conf": conf, "bin": str(folder), "timeout": timeout, "client": chosen.CLIENT}
-    made = SlurmCluster(Config.model_validate({"slurm": slurm, "spool": {"path": str(cluster.spool)}}))
+    made = SlurmCluster(Config.from_table({"slurm": slurm, "spool": {"path": str(cluster.spool)}}))
     chosen.proven(made._client)
     (folder / "calls").unlink(missing_ok=True)
     return made

@@ -25,14 +25,19 @@ SCRIPT = "#!/bin/sh\n#SBATCH -N{} --gres=gpu:{} --time={} --mem=1 -o /dev/null {
 
 
 @pytest.mark.parametrize(
-    "scheduler",
+    ("scheduler", "states"),
     [
-        (),
-        ("bf_resolution=120", "bf_window=100"),
-        ("bf_job_part_count_reserve=2", "bf_window_linear=1", "bf_resolution=1"),
+        ((), {"RUNNING", "PENDING"}),
+        (("bf_resolution=120", "bf_window=100"), {"RUNNING", "PENDING"}),
+        (("bf_job_part_count_reserve=2", "bf_window_linear=1", "bf_resolution=1"), {"RUNNING", "PENDING"}),
+        (("bf_job_part_count_reserve=1", "bf_max_job_test=3", "bf_interval=20"), {"RUNNING", "PENDING"}),
+        (("bf_max_job_user=2",), {"PENDING"}),
+        (("bf_max_job_part=2", "bf_max_job_user_part=3", "bf_max_job_start=1"), {"PENDING"}),
     ],
 )
-def test_they_are_those_of_slurm(special_cluster: Callable[[ClusterSpec], Sandbox], scheduler: tuple[str, ...]) -> None:
+def test_they_are_those_of_slurm(
+    special_cluster: Callable[[ClusterSpec], Sandbox], scheduler: tuple[str, ...], states: set[str]
+) -> None:
     """The first that waits holds up all others in the order of priority, so that backfill alone decides on these."""
     spec = ClusterSpec(nodes=(Node(),) * NODES, partitions=(Partition("all"),), priority="basic", scheduler=scheduler)
     cluster = special_cluster(spec)
@@ -59,8 +64,9 @@ def test_they_are_those_of_slurm(special_cluster: Callable[[ClusterSpec], Sandbo
         )
 
     cluster.wait(alike, 30, f"{ours} for {of_slurm()}")
-    assert {state for state, _, _ in ours} >= {"RUNNING", "PENDING"}
-    assert not any("bf_resolution" in each or "reserve" in each for each in conf.not_followed)
+    assert {state for state, _, _ in ours} == states
+    assert sum(bool(where) for _, _, where in ours) >= 2
+    assert not any(name in each for each in conf.not_followed for name in ("bf_resolution", "reserve", "bf_max_job"))
 
 
 def planned(cluster: Sandbox, job: int, began: float) -> tuple[str, float, frozenset[str]]:
@@ -90,6 +96,8 @@ def simulated(conf: site_conf.SiteConf) -> list[tuple[str, float, frozenset[str]
         reservation=np.full(n, ""),
         nice=nothing,
         site_factor=nothing,
+        user=np.full(n, "user"),
+        account=np.full(n, "account"),
     )
     place, used, limits = (np.array(column) for column in zip(*RUNNING, strict=True))
     number = np.array([int(name[1:]) - 1 for name in place.tolist()])
@@ -107,7 +115,8 @@ def simulated(conf: site_conf.SiteConf) -> list[tuple[str, float, frozenset[str]
     one = SchedulingPass(pending, held, room, np.arange(NODES), partitions, now=now, settings=conf.settings)
     found = {start.row: ("RUNNING", 0.0, names(start.nodes)) for start in one.in_order(np.arange(n))}
     assert conf.settings.reservations
-    for each in Backfill(one, conf.settings.reservations).plan(one.left):
+    tried = conf.settings.bf_limits.tried(pending, one.left, conf.settings.bf_max_job_test)
+    for each in Backfill(one, conf.settings.reservations).plan(tried):
         is_planned = isinstance(each, Reservation)
         at = each.time - now if isinstance(each, Reservation) else 0.0
         found[each.row] = ("PENDING" if is_planned else "RUNNING", at, names(each.nodes))

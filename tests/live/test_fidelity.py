@@ -124,7 +124,7 @@ def test_waits_turnarounds_and_the_order_of_starts_agree(special_cluster: Callab
     with daemon_beside(cluster) as daemon:
         path = daemon.config.with_name("by_urgency.py")
         path.write_text(POLICY)
-        policy = policy_registry.policy(Config.model_validate({"policy": f"{path}:ByUrgency"}))
+        policy = policy_registry.policy(Config.from_table({"policy": f"{path}:ByUrgency"}))
         daemon.start(policy=f"{path}:ByUrgency")
         probe = probing(cluster)
         began = time.time()

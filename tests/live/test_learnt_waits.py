@@ -145,5 +145,6 @@ def test_waits_are_learnt_from_jobs_that_waited_and_starts_are_forecast_by_the_b
     longer = came > np.median(came)
     assert forecast[~longer].mean() < forecast[longer].mean()
     starts = json.loads(daemon.command("status", "--json").stdout)["forecasts"]["start"]
-    assert starts["came"] == 2 * BATCH
+    [forecast] = daemon.query("SELECT count(*) AS n FROM foreseen_starts")
+    assert starts["came"] == forecast["n"] >= 2 * BATCH
     assert starts["error"] is not None

@@ -32,7 +32,7 @@ def test_a_job_that_later_ones_passed_goes_first_and_why_says_so(cluster: Sandbo
 
     with closing(Ledger(tmp_path / "ledger.db")) as ledger:
         settings = {"mode": {"default": "act"}, "guardrails": {"max_bypass": 1.2}}
-        scheduler = begun(operated(cluster, tmp_path), Planned(latest_first), ledger, Config.model_validate(settings))
+        scheduler = begun(operated(cluster, tmp_path), Planned(latest_first), ledger, Config.from_table(settings))
 
         def cycle() -> bool:
             assert scheduler.run() is not None

@@ -1,5 +1,6 @@
 """PriorityType is changed while the daemon runs: the site is examined again after each start and reconfiguration."""
 
+import json
 from collections.abc import Iterator
 
 import pytest
@@ -69,4 +70,4 @@ def labels(daemon: DaemonProcess) -> int:
 def in_force(daemon: DaemonProcess) -> str:
     """The mode in which the last cycle ranked."""
     modes = daemon.query("SELECT modes FROM cycles WHERE error = '' ORDER BY id DESC LIMIT 1")[0]["modes"]
-    return Modes.model_validate_json(modes).of("rank")
+    return Modes.from_table(json.loads(modes)).of("rank")

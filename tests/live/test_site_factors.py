@@ -31,7 +31,7 @@ class Ranking:
     def __init__(self, cluster: Sandbox, folder: Path) -> None:
         self.cluster, self.folder, self.ledger = cluster, folder, Ledger(folder / "ledger.db")
         self.port = operated(cluster, folder)
-        config = Config.model_validate({"mode": {"default": "act"}, "priority": {"compare": 0.001}})
+        config = Config.from_table({"mode": {"default": "act"}, "priority": {"compare": 0.001}})
         self.scheduler = begun(self.port, Planned(self._plan), self.ledger, config)
         self.filler = cluster.sbatch(cluster.researchers[2], FILL, "-p", "gpu")
         cluster.wait_job(self.filler, "RUNNING")

@@ -85,8 +85,8 @@ def let_stop(site: LiveSite) -> None:
 
 
 def let_requeue_before_the_limit(site: LiveSite) -> None:
-    guardrails = site.config.guardrails.model_copy(update={"requeue_before_limit": 1.0})
-    config = site.config.model_copy(update={"guardrails": guardrails})
+    guardrails = site.config.guardrails.replaced(requeue_before_limit=1.0)
+    config = site.config.replaced(guardrails=guardrails)
     site.scheduler = begun(site.port, site.policy, site.ledger, config)
 
 

@@ -33,7 +33,7 @@ class Model:
 
     def __init__(self, ledger: Ledger) -> None:
         self.ledger, self.cluster = ledger, FakeCluster()
-        self.config = Config.model_validate(ACTING)
+        self.config = Config.from_table(ACTING)
         self.theirs: dict[int, int] = {}
         self.compared: set[int] = set()
         """those of `theirs` that slurmplug has seen"""

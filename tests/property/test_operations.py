@@ -21,7 +21,7 @@ from tests.fake_cluster import Crash, FakeCluster
 from tests.schedulers import begun
 
 GRACE = 100.0
-CONFIG = Config.model_validate({
+CONFIG = Config.from_table({
     "mode": {"default": "act"}, "stop": {"grace": GRACE, "cancel": True},
     "guardrails": {"exclude_users": ["eve"], "breaker_failures": 3, "breaker_rest": 600.0},
 })  # fmt: skip

@@ -12,15 +12,15 @@ from policies.placement.allocation import movable, startable
 from policies.plan import NOTHING_REMEMBERED, Memory, Plan
 from policies.snapshot import Snapshot
 from predictors.forecast import Fan, Forecast, Forecasts
-from slurmplug.config import policy_registry
+from slurmplug.config import policy_names, policy_registry
 from slurmplug.config.schema import Config
 from slurmplug.rules.valid_plan import validate_plan
 from tests.builders import NOW, jobs, nodes, on_networks, snapshot
 
 HOUR = 3600.0
 FULL = [4.0, 32.0, 131_072.0]
-NAMES = policy_registry.names()
-POLICIES = {name: policy_registry.policy(Config.model_validate({"policy": name})) for name in NAMES}
+NAMES = policy_names.names()
+POLICIES = {name: policy_registry.policy(Config.from_table({"policy": name})) for name in NAMES}
 
 
 @st.composite

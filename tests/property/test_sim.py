@@ -150,7 +150,7 @@ def test_the_ledger_in_memory_gives_the_guardrails_what_the_one_on_disk_gives(ev
     for _ in range(2):
         cluster.start(cluster.submit(SCRIPT))
     limits = {"minimum_run": 0.0, "requeue_cooldown": 0.0, "first_seen": 60.0}
-    config = Config.model_validate({"mode": {"default": "act"}, "guardrails": limits})
+    config = Config.from_table({"mode": {"default": "act"}, "guardrails": limits})
     with closing(Both()) as disk:
         scheduler = Scheduler(cluster, Intake(), Forecaster(), ScriptedPolicy(restless), disk, config)
         for event, seconds in events:

@@ -9,7 +9,7 @@ import pytest
 
 from policies.policy import Policy
 from predictors.forecast import Forecasts
-from slurmplug.config import policy_registry
+from slurmplug.config import policy_names, policy_registry
 from slurmplug.config.schema import Config
 from slurmplug.rules import valid_plan
 from tests.builders import NOW, jobs, nodes, snapshot
@@ -30,7 +30,7 @@ def file(tmp_path: Path) -> Path:
 
 def made(file: Path) -> Policy:
     report = tomllib.loads(CONFIGURATION.replace("/etc/slurmplug/ours.py", str(file)))
-    return policy_registry.policy(Config.model_validate(report))
+    return policy_registry.policy(Config.from_table(report))
 
 
 def test_the_example_is_a_complete_policy_of_under_thirty_lines(file: Path) -> None:
@@ -49,13 +49,13 @@ def test_the_example_is_one_that_an_entry_point_can_name(file: Path, monkeypatch
     (points,) = tomllib.loads(ENTRY_POINT)["project"]["entry-points"].values()
     from importlib.metadata import EntryPoint
 
-    found = [EntryPoint(name, value, policy_registry.GROUP) for name, value in points.items()]
+    found = [EntryPoint(name, value, policy_names.GROUP) for name, value in points.items()]
     monkeypatch.setattr(policy_registry, "entry_points", lambda group: found)
-    assert policy_registry.policy(Config.model_validate({"policy": "earliest-deadline"})).name == "earliest-deadline"
+    assert policy_registry.policy(Config.from_table({"policy": "earliest-deadline"})).name == "earliest-deadline"
 
 
 def test_every_policy_that_comes_with_slurmplug_is_listed() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     section = PAGE.partition("## Included policies")[2].partition("\n## ")[0]
     listed = re.findall(r"^\| `([a-z0-9-]+)` \|", section, re.MULTILINE)
-    assert sorted(listed) == sorted(project["entry-points"][policy_registry.GROUP])
+    assert sorted(listed) == sorted(project["entry-points"][policy_names.GROUP])

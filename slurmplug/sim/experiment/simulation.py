@@ -104,7 +104,7 @@ class Simulation:
             ledger=self.ledger,
             fallback=fallback,
             clock=_no_time,
-            config=Config.model_validate(
+            config=Config.from_table(
                 {"mode": {"default": "act"}, "interval": settings.interval, "guardrails": settings.guardrails}
             ),
         )

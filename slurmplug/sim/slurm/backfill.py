@@ -5,31 +5,50 @@ allow, and a reservation of all of its nodes (`node_space`). A job whose start i
 once is thus decided from whole nodes alone: one that needs half of a reserved node does not start there.
 """
 
-from bisect import bisect_left
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from math import ceil, inf
 
-import numpy as np
-
-from predictors.arrays import Floats, Ints
-from slurmplug.sim.slurm.node_space import NodeSpace, bits
-from slurmplug.sim.slurm.queue import Start
+from predictors.arrays import Ints
+from slurmplug.sim.slurm.node_sets import NodeSet, each_of, first_of, node_set, numbers
+from slurmplug.sim.slurm.node_space import NodeSpace
+from slurmplug.sim.slurm.queue import Demand, Start
+from slurmplug.sim.slurm.room_by_end import RoomByEnd
 from slurmplug.sim.slurm.scheduling_pass import SchedulingPass
 from slurmplug.sim.slurm.settings import Reservations
 
 _WINDOW = 30.0
 """seconds: jobs that end so close to the first are taken to end together, and ever longer windows after it"""
-Kind = tuple[int, int, bytes]
-"""of jobs that differ only in how many GPUs, or nodes, they request: their nodes' set, how many nodes, and demand"""
 
 
 @dataclass(frozen=True)
 class Reservation:
-    """The job of that row is to start then on these nodes (k,), numbered as in its `SchedulingPass`."""
+    """The job of that row is to start then on these nodes, numbered as in its `SchedulingPass`."""
 
     row: int
     time: float
-    nodes: Ints
+    of: NodeSet
+
+    @property
+    def nodes(self) -> Ints:
+        """(k,)"""
+        return numbers(self.of)
+
+
+@dataclass(frozen=True, eq=False)
+class Kind:
+    """Of jobs that differ only in how many GPUs, or nodes, they request and for how long.
+
+    inside: the nodes of their partition. nodes: how many they request. no_start: units and limits of jobs that cannot
+    start now: nor can a job with as much of both. not_before: units, limits and starts of reservations: a job with as
+    much of both starts no sooner.
+    """
+
+    inside: NodeSet
+    nodes: int
+    demand: Demand
+    no_start: list[tuple[int, float]] = field(default_factory=list)
+    not_before: list[tuple[int, float, float]] = field(default_factory=list)
 
 
 class Backfill:
@@ -38,103 +57,122 @@ class Backfill:
     def __init__(self, of: SchedulingPass, settings: Reservations) -> None:
         self._pass, self._placement, self._settings = of, of.placement, settings
         self._space = NodeSpace(len(of.free), of.now, of.now + settings.window, settings.resolution)
-        self._sets = [bits(each) for each in self._placement.sets]
-        self._all = [np.flatnonzero(each) for each in self._placement.sets]
-        """by set of nodes (of `JobPartitions`), as bits and by number"""
-        self._units = of.pending.units
-        self._by_end()
-        self._no_start: dict[Kind, list[tuple[int, float]]] = {}
-        """by kind, the units and limits of jobs that cannot start now: nor can a job with as much of both"""
-        self._not_before: dict[Kind, list[tuple[int, float, float]]] = {}
-        """by kind, units, limits and starts of reservations: a job with as much of both starts no sooner"""
+        self._sets = [node_set(each) for each in self._placement.sets]
+        self._units: list[int] = of.pending.units.tolist()
+        self._limit: list[float] = of.limit.tolist()
+        self._kinds: dict[tuple[int, int, Demand], Kind] = {}
+        self._kind_of_row: dict[int, Kind] = {}
+        self._room: RoomByEnd | None = None
+        """None where a job has started since it was computed"""
+        self._now: dict[tuple[Demand, int], NodeSet] = {}
+        """by demand and number of parts, the nodes with room for as many now"""
         self._of_partition: dict[str, int] = {}
         """reservations by partition"""
 
     def run(self, rows: Sequence[int]) -> Iterator[Start]:
         """The starts. Reservations are made only while a job behind them could start now."""
+        for each in self._plan(rows, only_starts=True):
+            if isinstance(each, Start):
+                yield each
+
+    def plan(self, rows: Sequence[int]) -> Iterator[Reservation | Start]:
+        """What becomes of each of these jobs; nothing of one that gets no reservation."""
+        return self._plan(rows, only_starts=False)
+
+    def _plan(self, rows: Sequence[int], *, only_starts: bool) -> Iterator[Reservation | Start]:
+        """A job counts as tested (bf_max_job_test) whether it gets a reservation or not."""
         hopeful = 0
         left = self._pass.settings.bf_max_job_test
         for at, row in enumerate(rows):
             hopeful = max(hopeful, at)
             while hopeful < len(rows) and not self._may_start(rows[hopeful]):
                 hopeful += 1
-            if hopeful >= min(len(rows), at + left):
+            if not left or (only_starts and hopeful >= min(len(rows), at + left)):
                 return
             if hopeful == at:
                 if start := self._start(row):
                     yield start
                 left -= 1
-            elif self._is_full():
-                return
             elif not self._pass.holds_back(row):
-                left -= self._reserve(row) is not None
-
-    def plan(self, rows: Sequence[int]) -> Iterator[Reservation | Start]:
-        """What becomes of each of these jobs; nothing of one that gets no reservation."""
-        for row in rows:
-            found = self._start(row) if self._may_start(row) else self._reserve(row)
-            if found:
-                yield found
+                left -= 1
+                if found := self._earliest_reservation(row):
+                    if self._is_full():
+                        return
+                    self._reserve(found)
+                    yield found
 
     def _is_full(self) -> bool:
         """Whether the table has as many slots as it may (bf_node_space_size, by default bf_max_job_test)."""
         return len(self._space) >= max(self._pass.settings.bf_max_job_test, 2)
 
     def _start(self, row: int) -> Start | None:
-        start = self._pass.start(row, self._pass.free, self._free_now(row))
+        free = self._space.free_until(self._pass.now + self._limit[row]) & self._kind(row).inside
+        start = self._pass.start(row, self._pass.free, numbers(free))
         if start:
-            self._by_end()
+            self._room = None
+            self._now.clear()
         return start
 
     def _may_start(self, row: int) -> bool:
         """Whether the job could start now, beside the reservations that there are."""
         if self._pass.holds_back(row):
             return False
-        kind, units, limit = self._kind(row), int(self._units[row]), float(self._pass.limit[row])
-        failed = self._no_start.setdefault(kind, [])
-        if any(units >= least and limit >= shortest for least, shortest in failed):
-            return False
-        room = self._room_after(row, 0)
-        if not self._placement.fits(row, room, self._all[self._placement.where[row]]):
+        kind, units, limit = self._kind(row), self._units[row], self._limit[row]
+        for least, shortest in kind.no_start:
+            if units >= least and limit >= shortest:
+                return False
+        if not self._has_room_now(kind, units, kind.inside):
             limit = 0.0  # nor could a shorter job
-        elif self._placement.fits(row, room, self._free_now(row)):
+        elif self._has_room_now(kind, units, kind.inside & self._space.free_until(self._pass.now + limit)):
             return True
-        failed[:] = [each for each in failed if each[0] < units or each[1] < limit] + [(units, limit)]
+        kind.no_start[:] = [each for each in kind.no_start if each[0] < units or each[1] < limit] + [(units, limit)]
         return False
 
-    def _free_now(self, row: int) -> Ints:
-        """The nodes (k,) without a reservation before the job's limit."""
-        now = self._pass.now
-        return self._space.free(self._inside(row), now, now + float(self._pass.limit[row]))[0]
+    def _has_room_now(self, kind: Kind, units: int, nodes: NodeSet) -> bool:
+        """Whether one of the kind finds its place on these nodes now."""
+        if self._spreads(kind, units, nodes):
+            room = self._placement.room_of(kind.demand, self._pass.free)
+            return bool(room[numbers(nodes)].clip(0).sum() >= units)
+        key = (kind.demand, _parts(kind, units))
+        if key not in self._now:
+            self._now[key] = node_set(self._placement.room_of(kind.demand, self._pass.free) >= key[1])
+        fitting = self._now[key] & nodes
+        return fitting.bit_count() >= kind.nodes if kind.nodes > 1 else bool(fitting)
 
-    def _reserve(self, row: int) -> Reservation | None:
+    def _spreads(self, kind: Kind, units: int, nodes: NodeSet) -> bool:
+        """Whether one of the kind runs on as few of these nodes as hold its GPUs, as one alone cannot."""
+        return kind.nodes <= 1 and kind.demand[0] > 0 and not nodes & self._placement.holding(kind.demand, units)
+
+    def _earliest_reservation(self, row: int) -> Reservation | None:
         """The reservation of a job that cannot start now, None where it gets none."""
-        partition, most = str(self._pass.pending.partition[row]), self._settings.of_partition
-        if most and self._of_partition.get(partition, 0) >= most:
+        most = self._settings.of_partition
+        if most and self._of_partition.get(str(self._pass.pending.partition[row]), 0) >= most:
             return None
-        kind, units, limit = self._kind(row), int(self._units[row]), float(self._pass.limit[row])
-        known = self._not_before.setdefault(kind, [])
-        soonest = max((time for least, shortest, time in known if units >= least and limit >= shortest), default=0.0)
-        found = self._earliest(row, max(self._pass.now, soonest))
-        start = found.time if found else np.inf
+        kind, units, limit = self._kind(row), self._units[row], self._limit[row]
+        soonest, known = self._pass.now, kind.not_before
+        for least, shortest, time in known:
+            if time > soonest and units >= least and limit >= shortest:
+                soonest = time
+        found = self._earliest(row, kind, soonest)
+        start = found.time if found else inf
         known[:] = [each for each in known if each[0] < units or each[1] < limit or each[2] > start]
         known.append((units, limit, start))
-        if found is None or found.time > self._pass.now + self._settings.window:
-            return None
-        self._space.reserve(found.nodes, *self._space.slot(found.time, limit))
-        self._of_partition[partition] = self._of_partition.get(partition, 0) + 1
-        return found
+        return found if found and found.time <= self._pass.now + self._settings.window else None
 
-    def _earliest(self, row: int, soonest: float) -> Reservation | None:
+    def _reserve(self, made: Reservation) -> None:
+        self._space.reserve(made.of, *self._space.slot(made.time, self._limit[made.row]))
+        partition = str(self._pass.pending.partition[made.row])
+        self._of_partition[partition] = self._of_partition.get(partition, 0) + 1
+
+    def _earliest(self, row: int, kind: Kind, soonest: float) -> Reservation | None:
         """The first start within the window from then on."""
-        limit, inside, space = float(self._pass.limit[row]), self._inside(row), self._space
-        least = max(int(self._pass.pending.nodes[row]), 1)
+        limit, space, least = self._limit[row], self._space, max(kind.nodes, 1)
         later = soonest
         while later <= space.end:
             start = later
-            nodes, later = space.free(inside, start, start + limit)
-            found = self._will_run(row, nodes, start, later) if len(nodes) >= least else None
-            if found and space.overlaps(found.nodes, *space.slot(found.time, limit)):
+            nodes, later = space.free(kind.inside, start, start + limit)
+            found = self._will_run(row, kind, nodes, start, later) if nodes.bit_count() >= least else None
+            if found and space.overlaps(found.of, *space.slot(found.time, limit)):
                 later = found.time + (self._settings.resolution if found.time == start else 0.0)
             elif found and not 0.0 < later < found.time:
                 return found
@@ -142,72 +180,83 @@ class Backfill:
                 return None
         return None
 
-    def _will_run(self, row: int, nodes: Ints, start: float, until: float) -> Reservation | None:
-        """When the job could start on these nodes (k,), as what runs ends; what ends after `until`, if it is not 0, is
-        not considered (select/cons_tres, `_future_run_test`)."""
-        first = int(np.searchsorted(self._ends, start, side="right"))
-        last = int(np.searchsorted(self._ends, until, side="right")) if until else len(self._ends)
-        if not self._fits(row, last, nodes):
+    def _will_run(self, row: int, kind: Kind, nodes: NodeSet, start: float, until: float) -> Reservation | None:
+        """When the job could start on these nodes, as what runs ends; what ends after `until`, if it is not 0, is not
+        considered (select/cons_tres, `_future_run_test`)."""
+        if self._room is None:
+            self._room = RoomByEnd(self._pass.free, self._pass.held, self._pass.now)
+        room, units = self._room, self._units[row]
+        if self._spreads(kind, units, nodes):
+            fits_at = room.soonest_spread(kind.demand, units, nodes)
+        else:
+            fits_at = room.soonest(kind.demand, _parts(kind, units), max(kind.nodes, 1), nodes)
+        first, last = room.over(start), room.over(until) if until else len(room.times)
+        if fits_at is None or fits_at > last:
             return None
-        if self._fits(row, first, nodes):
-            return Reservation(row, start, self._place(row, first, nodes))
-        here = np.zeros(len(self._pass.free), dtype=bool)
-        here[nodes] = True
-        groups = self._groups(float(self._ends[first + here[self._nodes[first:last]].argmax()]), first, last)
-        ended = groups[bisect_left(groups, True, key=lambda each: self._fits(row, each, nodes))]
-        found = self._place(row, ended, nodes)
-        here[:] = False
-        here[found] = True
-        relevant = np.flatnonzero(here[self._nodes[first:ended]])
-        return Reservation(row, float(self._ends[first + relevant[-1]]), found)
+        if fits_at <= first:
+            return Reservation(row, start, self._place(kind, units, first, nodes))
+        together = self._end_of_window(room.first_end(nodes, first, last), room.times[fits_at - 1])
+        over = min(room.over(together), last)
+        found = self._place(kind, units, over, nodes)
+        return Reservation(row, room.last_end(each_of(found), over), found)
 
-    def _place(self, row: int, ended: int, nodes: Ints) -> Ints:
-        """Where the job runs, which fits, once so many of `_ends` are over."""
-        placed = self._placement.place(row, self._free_after(ended), nodes, self._room_after(row, ended))
-        if placed is None:
-            raise AssertionError(f"{row} fits and has no place")
-        return placed[0]
+    def _end_of_window(self, first_end: float, end: float) -> float:
+        """Until when jobs are taken to end together with the one that ends at `end`, the windows being counted from the
+        first end on."""
+        begin, more = (first_end // _WINDOW + 1) * _WINDOW, self._settings.window_linear
+        if more:
+            return begin + _WINDOW + max(ceil((end - begin - _WINDOW) / more), 0) * more
+        window = _WINDOW
+        while begin + window < end:
+            window *= 2
+        return begin + window
 
-    def _groups(self, first_end: float, first: int, last: int) -> list[int]:
-        """How many of `_ends` are over after each group of jobs that are taken to end together."""
-        base, window, found = (first_end // _WINDOW + 1) * _WINDOW, _WINDOW, [first]
-        while found[-1] < last:
-            found.append(min(int(np.searchsorted(self._ends, base + window, side="right")), last))
-            window = window + self._settings.window_linear if self._settings.window_linear else window * 2
-        return sorted(set(found[1:]))
+    def _place(self, kind: Kind, units: int, over: int, nodes: NodeSet) -> NodeSet:
+        """Where the job runs, which fits, once so many entries of what is held are over."""
+        assert self._room
+        if not any(kind.demand):
+            return first_of(nodes, 1)
+        if self._spreads(kind, units, nodes):
+            return self._emptiest(kind.demand, units, over, nodes)
+        fitting = nodes & self._room.nodes(kind.demand, _parts(kind, units), over)
+        return first_of(fitting, kind.nodes) if kind.nodes > 1 else self._one_of(fitting, over)
 
-    def _fits(self, row: int, ended: int, nodes: Ints) -> bool:
-        return self._placement.fits(row, self._room_after(row, ended), nodes)
+    def _one_of(self, fitting: NodeSet, over: int) -> NodeSet:
+        """The first node of that row of neighbours whose free CPUs are fewest."""
+        assert self._room
+        begins = fitting & ~(fitting << 1 & self._placement.behind_another)
+        if not begins & begins - 1:
+            return begins
+        cpus: dict[int, float] = {}
+        for node in each_of(fitting):
+            if begins >> node & 1:
+                begin = node
+                cpus[begin] = 0.0
+            cpus[begin] += self._room.cpus(node, over)
+        return 1 << min(cpus, key=cpus.__getitem__)
 
-    def _by_end(self) -> None:
-        """What is held, in order of its end, after a start too."""
-        held, now = self._pass.held, self._pass.now
-        order = np.argsort(held.until, kind="stable")
-        self._ends: Floats = np.maximum(held.until[order], now + 1)
-        self._nodes: Ints = held.node[order]
-        self._amounts: Floats = held.amount[order]
-        self._free_by_count: dict[int, Floats] = {}
-        self._room_by_count: dict[tuple[bytes, int], Floats] = {}
-
-    def _free_after(self, ended: int) -> Floats:
-        """(m, resources) once so many of `_ends` are over."""
-        if ended not in self._free_by_count:
-            free = self._pass.free.copy()
-            np.add.at(free, self._nodes[:ended], self._amounts[:ended])
-            self._free_by_count[ended] = free
-        return self._free_by_count[ended]
-
-    def _room_after(self, row: int, ended: int) -> Floats:
-        """(m,) as `Placement.room`, once so many of `_ends` are over."""
-        kind = (self._pass.pending.demand[row].tobytes(), ended)
-        if kind not in self._room_by_count:
-            self._room_by_count[kind] = self._placement.room(row, self._free_after(ended))
-        return self._room_by_count[kind]
-
-    def _inside(self, row: int) -> int:
-        """The nodes of the job's partition."""
-        return self._sets[int(self._placement.where[row])]
+    def _emptiest(self, demand: Demand, units: int, over: int, nodes: NodeSet) -> NodeSet:
+        """As few nodes as hold so many units together."""
+        assert self._room
+        found, parts = 0, self._placement.most(demand)
+        while units > 0:
+            here = nodes & self._room.nodes(demand, parts, over) & ~found
+            count = min(here.bit_count(), -(-units // parts))
+            found |= first_of(here, count)
+            units -= count * parts
+            parts -= 1
+        return found
 
     def _kind(self, row: int) -> Kind:
-        pending = self._pass.pending
-        return int(self._placement.where[row]), int(pending.nodes[row]), pending.demand[row].tobytes()
+        if row not in self._kind_of_row:
+            pending, where = self._pass.pending, int(self._placement.where[row])
+            key = where, int(pending.nodes[row]), tuple(pending.demand[row].tolist())
+            if key not in self._kinds:
+                self._kinds[key] = Kind(self._sets[where], *key[1:])
+            self._kind_of_row[row] = self._kinds[key]
+        return self._kind_of_row[row]
+
+
+def _parts(kind: Kind, units: int) -> int:
+    """For how many parts of the request a node must have room."""
+    return -(-units // kind.nodes) if kind.nodes > 1 else units

@@ -74,6 +74,8 @@ def not_followed(conf: ConfLines) -> Iterator[str]:
         yield f"{_PRIORITY} of {', '.join(others)}"
     if number(conf.values, "priorityweightfairshare", 0.0):
         yield SHARES
+        if (period := conf.values.get("priorityusageresetperiod", "none")).lower() not in ("none", "now"):
+            yield f"PriorityUsageResetPeriod={period} (usage is never reset)"
         billed = {name for each in conf.partitions for name in _tres_weights(each, _BILLING)}
         if others := sorted(billed - set(_BILLED)):
             yield f"{_BILLING} of {', '.join(others)}"

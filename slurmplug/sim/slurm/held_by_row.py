@@ -1,12 +1,12 @@
 """What running rows hold, in columns that change by single rows: thousands run, and few start or end at once."""
 
-from collections.abc import Container, Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass
 
 import numpy as np
 
 from predictors.arrays import Floats
-from slurmplug.sim.slurm.queue import HeldResources
+from slurmplug.sim.slurm.queue import HeldResources, joined
 
 
 @dataclass(frozen=True)
@@ -39,19 +39,16 @@ class HeldByRow:
         self._node[places], self._amount[places], self._until[places] = nodes, amounts, until
         self._places[row] = places
 
-    def keep(self, rows: Container[int]) -> None:
+    def keep(self, rows: Set[int]) -> None:
         """Remove what all other rows hold."""
-        for row in [each for each in self._places if each not in rows]:
+        for row in sorted(self._places.keys() - rows):
             self._remove(row)
 
     def resources(self, nodes: Sequence[int], amounts: Floats, until: Sequence[float]) -> HeldResources:
         """All entries, and these (k,) that no row holds."""
         here = np.flatnonzero(self._node >= 0)
-        return HeldResources(
-            node=np.concatenate([self._node[here], np.array(nodes, dtype=np.int64)]),
-            amount=np.concatenate([self._amount[here], amounts]),
-            until=np.concatenate([self._until[here], np.array(until, dtype=np.float64)]),
-        )
+        of_rows = HeldResources(self._node[here], self._amount[here], self._until[here])
+        return joined(of_rows, np.array(nodes), amounts, np.array(until)) if nodes else of_rows
 
     def _remove(self, row: int) -> None:
         places = self._places.pop(row, [])

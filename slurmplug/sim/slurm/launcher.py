@@ -8,6 +8,7 @@ clock and queue are the caller's.
 """
 
 import math
+from itertools import islice
 
 import numpy as np
 
@@ -83,7 +84,8 @@ def jobs_to_start(
             started += one.in_order(rows)
             if settings.backfill:
                 backfill = Backfill(one, settings.reservations) if settings.reservations else Easy(one)
-                started += backfill.run(one.left)
+                tried = settings.bf_limits.tried(pending, one.left, settings.bf_max_job_test)
+                started += islice(backfill.run(tried), settings.bf_limits.starts or None)
     if len(names) == 1:
         return tuple(started)
     order = {int(row): place for place, row in enumerate(ranked)}

@@ -1,21 +1,13 @@
 """Which nodes backfill has reserved for waiting jobs, and from when to when: the table of Slurm's sched/backfill.
 
-A reservation has whole nodes, however little of them its job requests. A set of nodes is an integer with a bit for each
-node, which is faster here than an array. Times are seconds.
+A reservation has whole nodes, however little of them its job requests. Times are seconds.
 """
 
 from bisect import bisect_left, bisect_right
 from functools import reduce
 from operator import and_
 
-import numpy as np
-
-from predictors.arrays import Bools, Ints
-
-
-def bits(nodes: Bools) -> int:
-    """The set of these nodes (m,)."""
-    return int.from_bytes(np.packbits(nodes, bitorder="little").tobytes(), "little")
+from slurmplug.sim.slurm.node_sets import NodeSet, all_of
 
 
 class NodeSpace:
@@ -23,49 +15,67 @@ class NodeSpace:
 
     def __init__(self, nodes: int, begin: float, end: float, resolution: float) -> None:
         """resolution: bf_resolution, to multiples of which times are rounded."""
-        self._resolution, self._nodes = resolution, nodes
+        self._resolution = resolution
         self._begin = [self._rounded(begin)]
         self.end = self._rounded(end)
-        self._free = [(1 << nodes) - 1]
-        self._numbered: dict[int, Ints] = {}
-        """sets of nodes, and the numbers of these"""
+        self._all = all_of(nodes)
+        self._free = [self._all]
+        self._first: list[float] = []
+        self._reserved: list[NodeSet] = []
+        """the nodes with a reservation that begins until each of these times"""
 
     def __len__(self) -> int:
         return len(self._begin)
 
-    def free(self, inside: int, start: float, end: float) -> tuple[Ints, float]:
-        """Those nodes (k,) of this set that are free from start to end; and the end of the first slot after which
-        others are, 0 where there is none."""
-        first = max(bisect_right(self._begin, start) - 1, 0)
-        last = bisect_right(self._begin, end) - 1
-        found = self._numbers(reduce(and_, self._free[first : last + 1], inside))
+    def free_until(self, end: float) -> NodeSet:
+        """The nodes that are free from the beginning until then."""
+        at = bisect_right(self._first, max(end, self._begin[0]))
+        return self._all & ~self._reserved[at - 1] if at else self._all
+
+    def free(self, inside: NodeSet, start: float, end: float) -> tuple[NodeSet, float]:
+        """Those nodes of this set that are free from start to end; and the end of the first slot after which others
+        are, 0 where there is none."""
+        begin, slots = self._begin, self._free
+        first = max(bisect_right(begin, start) - 1, 0)
+        last = bisect_right(begin, end) - 1
+        found = reduce(and_, slots[first : last + 1], inside)
         free = inside
-        for at in range(first, min(last + 2, len(self) - 1)):
-            free &= self._free[at]
-            if inside & self._free[at + 1] & ~free:
-                return found, self._begin[at + 1]
-        return found, self._begin[last + 3] if last + 3 < len(self) else 0.0
+        for at in range(first, min(last + 2, len(slots) - 1)):
+            free &= slots[at]
+            if inside & slots[at + 1] & ~free:
+                return found, begin[at + 1]
+        return found, begin[last + 3] if last + 3 < len(begin) else 0.0
 
     def slot(self, start: float, seconds: float) -> tuple[float, float]:
         """From when to when nodes are reserved for a job of so many seconds."""
         return self._rounded(start), self._rounded(start + seconds + self._resolution - 1)
 
-    def overlaps(self, nodes: Ints, start: float, end: float) -> bool:
-        """Whether one of these nodes (k,) is reserved in a part of this time."""
+    def overlaps(self, nodes: NodeSet, start: float, end: float) -> bool:
+        """Whether one of these nodes is reserved in a part of this time."""
         first, last = max(bisect_right(self._begin, start) - 1, 0), bisect_left(self._begin, end)
-        wanted = self._set(nodes)
-        return reduce(and_, self._free[first:last], wanted) != wanted
+        return reduce(and_, self._free[first:last], nodes) != nodes
 
-    def reserve(self, nodes: Ints, start: float, end: float) -> None:
-        """Reserve these nodes (k,)."""
+    def reserve(self, nodes: NodeSet, start: float, end: float) -> None:
+        """Reserve these nodes."""
         start = max(start, self._begin[0])
         if start >= self.end:
             return
         end = max(end, start + self._resolution)
         first = self._cut(start)
         last = self._cut(end) if end < self.end else len(self)
-        left = ~self._set(nodes)
+        left = ~nodes
         self._free[first:last] = [each & left for each in self._free[first:last]]
+        self._note_first(nodes, start)
+
+    def _note_first(self, nodes: NodeSet, start: float) -> None:
+        at = bisect_left(self._first, start)
+        before = self._reserved[at - 1] if at else 0
+        if not nodes & ~before:
+            return
+        if at == len(self._first) or self._first[at] != start:
+            self._first.insert(at, start)
+            self._reserved.insert(at, before)
+        self._reserved[at:] = [each | nodes for each in self._reserved[at:]]
 
     def _cut(self, time: float) -> int:
         """The number of the slot that begins then, which it is made to do."""
@@ -77,12 +87,3 @@ class NodeSpace:
 
     def _rounded(self, time: float) -> float:
         return time // self._resolution * self._resolution
-
-    def _set(self, nodes: Ints) -> int:
-        return sum(1 << node for node in nodes.tolist())
-
-    def _numbers(self, nodes: int) -> Ints:
-        if nodes not in self._numbered:
-            packed = np.frombuffer(nodes.to_bytes(-(-self._nodes // 8), "little"), dtype=np.uint8)
-            self._numbered[nodes] = np.flatnonzero(np.unpackbits(packed, bitorder="little"))
-        return self._numbered[nodes]

@@ -1,11 +1,14 @@
 """On which nodes the simulated Slurm puts a job, as select/cons_tres does."""
 
+from functools import cached_property
+
 import numpy as np
 
 from policies.placement.parts import parts_on
 from predictors.arrays import Bools, Floats, Ints
+from slurmplug.sim.slurm.node_sets import NodeSet, node_set
 from slurmplug.sim.slurm.partitions import JobPartitions
-from slurmplug.sim.slurm.queue import NodeResources, Pending
+from slurmplug.sim.slurm.queue import Demand, NodeResources, Pending
 
 
 class Placement:
@@ -19,31 +22,34 @@ class Placement:
         self._index = np.arange(len(nodes))
         self._inside = [slice(None) if each.all() else np.flatnonzero(each) for each in self.sets]
         """by set, which of the nodes are in it"""
+        self._total_room: dict[Demand, Floats] = {}
+        self._holding: dict[tuple[Demand, int], NodeSet] = {}
 
-    def room(self, row: int, free: Floats) -> Floats:
-        """(m,) how many of its units, GPUs or nodes, the job could have on each node; infinite for one of nothing."""
-        return parts_on(free, self._pending.demand[row])
+    @cached_property
+    def behind_another(self) -> NodeSet:
+        """Those whose left neighbour in the cluster is there too."""
+        return node_set(np.diff(self._nodes, prepend=self._nodes[:1]) == 1)
 
-    def fits(self, row: int, room: Floats, nodes: Ints) -> bool:
-        """Whether it finds its place on these nodes (k,), with `room` (m,) of this class."""
-        units, wanted = int(self._units[row]), int(self._pending.nodes[row])
-        here = room[nodes]
-        if wanted > 1:
-            return int((here >= -(-units // wanted)).sum()) >= wanted
-        most = here.max(initial=-1.0)
-        if most >= units or (most >= 0 and np.isinf(most)):
-            return True
-        if not self._pending.gpus[row] or here.clip(0).sum() < units:
-            return False
-        return bool(units > self.room(row, self._total)[nodes].max())
+    def room_of(self, demand: Demand, free: Floats) -> Floats:
+        """(m,) how many parts that need so much each node has room for; infinite for one that needs nothing."""
+        return parts_on(free, np.array(demand))
 
-    def place(
-        self, row: int, free: Floats, among: Ints | None = None, room: Floats | None = None
-    ) -> tuple[Ints, Ints] | None:
+    def holding(self, demand: Demand, parts: int) -> NodeSet:
+        """The nodes that could hold so many such parts if nothing else ran."""
+        key = (demand, parts)
+        if key not in self._holding:
+            self._holding[key] = node_set(self._of_total(demand) >= parts)
+        return self._holding[key]
+
+    def most(self, demand: Demand) -> int:
+        """How many such parts the largest node could hold if nothing else ran."""
+        return int(self._of_total(demand).max(initial=0.0))
+
+    def place(self, row: int, free: Floats, among: Ints | None = None) -> tuple[Ints, Ints] | None:
         """Nodes, and GPUs on each: as many nodes as it requests, else one where one could hold it, else the emptiest.
 
         Of single nodes cons_tres takes the first of that row of neighbours, all with room, whose free CPUs are fewest.
-        among: only these of the nodes of its partition. room: (m,) that of `room`, where it is known.
+        among: only these of the nodes of its partition.
         """
         inside = self._inside[self.where[row]] if among is None else among
         of_all = self._index[inside]
@@ -52,7 +58,8 @@ class Placement:
             return None
         if not (self._pending.demand[row] > 0).any():
             return of_all[:1], np.zeros(1, dtype=np.int64)
-        room = (self.room(row, free) if room is None else room)[inside]
+        demand: Demand = tuple(self._pending.demand[row].tolist())
+        room = self.room_of(demand, free)[inside]
         if nodes > 1:
             fitting = np.flatnonzero(room >= -(-units // nodes))[:nodes]
             if len(fitting) < nodes:
@@ -66,7 +73,7 @@ class Placement:
             return node, np.array([units if self._pending.gpus[row] else 0])
         if not self._pending.gpus[row] or room.clip(0).sum() < units:
             return None
-        if units <= self.room(row, self._total)[inside].max():
+        if units <= self._of_total(demand)[inside].max():
             return None
         order = np.lexsort((np.arange(len(room)), -room))
         reached = np.cumsum(room[order].clip(0))
@@ -85,3 +92,8 @@ class Placement:
         units = shares if self._pending.gpus[row] else np.ones(len(nodes))
         left[nodes] -= self._pending.demand[row] * np.asarray(units)[:, None]
         return left
+
+    def _of_total(self, demand: Demand) -> Floats:
+        if demand not in self._total_room:
+            self._total_room[demand] = self.room_of(demand, self._total)
+        return self._total_room[demand]

@@ -1,11 +1,15 @@
 """What a scheduling pass of the simulated Slurm sees: the queue, what running jobs hold, and the nodes."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import TypeAlias
 
 import numpy as np
 
 from predictors.arrays import Bools, Floats, Ints, Texts
 from slurmplug.sim.engine.workload_table import units
+
+Demand: TypeAlias = tuple[float, ...]
+"""Of each resource, what one of the equal parts of a request needs."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -14,9 +18,9 @@ class Pending:
 
     nodes: it requests this number, and as much of each; up to 1: as few as can hold it. demand: (n, resources) of each
     of its GPUs, the first being the GPU itself, or of each of its nodes where `gpus` is 0. eligible: since when it has
-    waited. begin: not before. reservation: its name, or empty. whole: it gets whole nodes, None if no job does; else
-    the last of the resources is the node itself.
-    assoc: the priority of its association, from 0 to 1, None if none has any.
+    waited. begin: not before. reservation: its name, or empty. user, account: empty where nothing goes by them. whole:
+    it gets whole nodes, None if no job does; else the last of the resources is the node itself. assoc: the priority of
+    its association, from 0 to 1, None if none has any.
     """
 
     gpus: Ints
@@ -30,6 +34,8 @@ class Pending:
     reservation: Texts
     nice: Floats
     site_factor: Floats
+    user: Texts = field(default_factory=lambda: np.zeros(0, dtype=np.str_))
+    account: Texts = field(default_factory=lambda: np.zeros(0, dtype=np.str_))
     whole: Bools | None = None
     assoc: Floats | None = None
 

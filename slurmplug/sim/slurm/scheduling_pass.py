@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 
@@ -34,10 +35,12 @@ class SchedulingPass:
         self.pending, self.now, self.settings = pending, now, settings
         self._nodes, self._limited = nodes, limited
         self.placement = Placement(pending, room, nodes, partitions)
-        place = np.full(len(room.free), -1)
-        place[nodes] = np.arange(len(nodes))
-        here = place[held.node] >= 0 if len(held.node) else np.zeros(0, dtype=bool)
-        self.held = HeldResources(place[held.node[here]], held.amount[here], np.maximum(held.until[here], now))
+        self.held = replace(held, until=np.maximum(held.until, now))
+        if len(nodes) < len(room.free):
+            place = np.full(len(room.free), -1)
+            place[nodes] = np.arange(len(nodes))
+            here = place[held.node] >= 0 if len(held.node) else np.zeros(0, dtype=bool)
+            self.held = HeldResources(place[held.node[here]], held.amount[here], self.held.until[here])
         self.free: Floats = room.free[nodes].astype(np.float64)
         limit = pending.time_limit
         self.limit: Floats = np.where(limit > 0, limit, settings.default_limit)  # NaN is not above 0

@@ -12,6 +12,7 @@ from slurmplug.cluster import tres
 from slurmplug.console import times
 from slurmplug.errors import DataError, UsageError
 from slurmplug.sim.slurm import conf_lines, conf_nodes, conf_priority
+from slurmplug.sim.slurm.backfill_limits import BackfillLimits
 from slurmplug.sim.slurm.conf_lines import ConfLines, number
 from slurmplug.sim.slurm.settings import LauncherSettings, Reservations
 
@@ -25,7 +26,12 @@ _SCHEDULER_PARAMETERS = frozenset(
         "batch_sched_delay",
         "bf_interval",
         "bf_job_part_count_reserve",
+        "bf_max_job_assoc",
+        "bf_max_job_part",
+        "bf_max_job_start",
         "bf_max_job_test",
+        "bf_max_job_user",
+        "bf_max_job_user_part",
         "bf_resolution",
         "bf_window",
         "bf_window_linear",
@@ -94,6 +100,13 @@ def _settings(conf: ConfLines) -> LauncherSettings:
         weights=conf_priority.weights(conf),
         backfill=_backfills(conf),
         bf_max_job_test=int(number(parameters, "bf_max_job_test", 500.0)),
+        bf_limits=BackfillLimits(
+            of_user=int(number(parameters, "bf_max_job_user", 0.0)),
+            of_partition=int(number(parameters, "bf_max_job_part", 0.0)),
+            of_user_in_partition=int(number(parameters, "bf_max_job_user_part", 0.0)),
+            of_association=int(number(parameters, "bf_max_job_assoc", 0.0)),
+            starts=int(number(parameters, "bf_max_job_start", 0.0)),
+        ),
         reservations=Reservations(
             resolution=max(number(parameters, "bf_resolution", 60.0), 1.0),
             window=60.0 * number(parameters, "bf_window", 1440.0),
@@ -103,6 +116,7 @@ def _settings(conf: ConfLines) -> LauncherSettings:
         bf_interval=number(parameters, "bf_interval", 30.0),
         pace=number(parameters, "batch_sched_delay", 3.0),
         default_limit=_default_limit(conf),
+        safe_limits="safe" in _enforced(conf),
         dampening=conf_priority.dampening(conf),
         billing=conf_priority.billing(conf),
         fairshare_interval=times.parse_limit(conf.values.get("prioritycalcperiod", _CALC_PERIOD)),

@@ -329,7 +329,7 @@ def _of_disk() -> Iterator[Target]:
         b"[guardrails.urgency_of]\nvision = 3\n[policies.mlfs]\nx = 1\n",
         b'[endpoint]\nlisten = "[::1]:80"\nurl = "http://a:1"\n[log]\nformat = "json"\n',
     ]
-    words = [f"{name} = ".encode() for name in Config.model_fields]
+    words = [f"{name} = ".encode() for name in Config.settings]
     words += [b"[mode]\n", b"= true\n", b"= []\n", b'= ""\n', b"1979-05-27"]
     yield Target("configuration", lambda data: schema.parse(text(data)), tables, words, (ConfigError,))
     value: Mapping[str, Any] = {"x": np.arange(3), "text": np.array(["a", "b"]), "n": [1, 2.5, None, True]}

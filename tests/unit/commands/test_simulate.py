@@ -330,7 +330,7 @@ def test_the_next_cycle_is_not_left_out_after_one_that_wrote_as_many_priorities_
 ) -> None:
     def run_slowly() -> RunResult:
         made = simulation(*jobs, policy=SJF(), launcher="slurm", cluster="1x2")
-        few = made.scheduler.config.guardrails.model_copy(update={"writes_per_cycle": 1})
+        few = made.scheduler.config.guardrails.replaced(writes_per_cycle=1)
         configure(made.scheduler, guardrails=few)
         return made.run()
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from policies.model import Model
-from slurmplug.config import model_files, policy_registry
+from slurmplug.config import model_files, policy_names, policy_registry
 from slurmplug.config.schema import Config
 from slurmplug.errors import ConfigError, DataError
 
@@ -173,7 +173,7 @@ def weighing(tmp_path: Path) -> str:
 
 
 def made(name: str, **settings: Any) -> Any:
-    return policy_registry.policy(Config.model_validate({"policy": name, "policies": {"weighing": settings}}))
+    return policy_registry.policy(Config.from_table({"policy": name, "policies": {"weighing": settings}}))
 
 
 def test_a_learnt_policy_is_made_with_the_model_that_its_settings_name(tmp_path: Path, weighing: str) -> None:
@@ -183,7 +183,7 @@ def test_a_learnt_policy_is_made_with_the_model_that_its_settings_name(tmp_path:
 
 
 def test_a_learnt_policy_can_be_given_another_model(weighing: str) -> None:
-    config = Config.model_validate({"policy": weighing})
+    config = Config.from_table({"policy": weighing})
     given: Any = policy_registry.policy(config, MODEL)
     assert given.model is MODEL
 
@@ -225,4 +225,4 @@ def test_the_models_that_slurmplug_comes_with_are_read_and_small() -> None:
         shipped = model_files.shipped(path.stem)
         assert shipped is not None
         assert path.stem == shipped.policy or path.stem.startswith(f"{shipped.policy}-")
-        assert shipped.policy in policy_registry.names()
+        assert shipped.policy in policy_names.names()

@@ -23,7 +23,7 @@ def test_the_whole_configuration_is_read() -> None:
 def test_a_policy_of_the_sites_own_decides(tmp_path: Path) -> None:
     shutil.copy(OLD / "ours.py.txt", tmp_path / "ours.py")
     settings = {"policy": f"{tmp_path}/ours.py:EarliestDeadline", "policies": {"earliest-deadline": {"preempt": True}}}
-    policy = policy_registry.policy(Config.model_validate(settings))
+    policy = policy_registry.policy(Config.from_table(settings))
     with Site(tmp_path, policy) as site:
         for hours in (9, 2, 5):
             site.cluster.submit(f"#!/bin/sh\n#PLUG --deadline={hours}h\n".encode())

@@ -12,7 +12,7 @@ import pytest
 from policies.model import Model
 from policies.policy import Policy
 from predictors.forecast import Forecasts
-from slurmplug.config import policy_registry
+from slurmplug.config import policy_names, policy_registry
 from slurmplug.config.schema import Config
 from slurmplug.errors import ConfigError
 from tests.builders import jobs, nodes, snapshot
@@ -20,16 +20,16 @@ from tests.learnt_models import file_of, mlf_rl, network_that_prefers, shipped
 
 
 def made(name: str = "mlfs", **policies: Any) -> Any:
-    return policy_registry.policy(Config.model_validate({"policy": name, "interval": 30.0, "policies": policies}))
+    return policy_registry.policy(Config.from_table({"policy": name, "interval": 30.0, "policies": policies}))
 
 
-@pytest.mark.parametrize("name", policy_registry.names())
+@pytest.mark.parametrize("name", policy_names.names())
 def test_every_installed_policy_is_made_by_its_own_name_with_its_defaults(name: str) -> None:
     assert made(name).name == name
 
 
 def test_the_policies_of_mlfs_are_installed() -> None:
-    assert {"mlf-h", "mlfs"} <= set(policy_registry.names())
+    assert {"mlf-h", "mlfs"} <= set(policy_names.names())
 
 
 def test_a_policy_is_made_with_its_table_and_not_with_anothers() -> None:
@@ -137,7 +137,7 @@ BROKEN = {
 @pytest.fixture
 def installed(monkeypatch: pytest.MonkeyPatch) -> None:
     points = {"clock": f"{HERE}:Clock", **BROKEN}
-    found = [EntryPoint(name, value, policy_registry.GROUP) for name, value in points.items()]
+    found = [EntryPoint(name, value, policy_names.GROUP) for name, value in points.items()]
     monkeypatch.setattr(policy_registry, "entry_points", lambda group: found)
 
 
@@ -267,7 +267,7 @@ def test_a_setting_of_a_site_policy_is_checked_by_its_annotation(
         made(f"{file}:Ours", ours={"weight": value})
 
 
-@pytest.mark.parametrize("name", policy_registry.names())
+@pytest.mark.parametrize("name", policy_names.names())
 def test_every_installed_policy_declares_what_changes_its_decision(name: str) -> None:
     policy = made(name)
     assert isinstance(policy, Policy)
@@ -279,7 +279,7 @@ def test_mlfs_decides_by_a_model_of_mlf_rl_where_one_is_named(tmp_path: Path) ->
     path, other = file_of(mlf_rl(network_that_prefers()), tmp_path), file_of(shipped(), tmp_path)
     assert not made("mlfs").learnt
     assert made("mlfs", mlfs={"model": str(path)}).learnt
-    assert policy_registry.policy(Config.model_validate({"policy": "mlfs"}), mlf_rl(network_that_prefers())).learnt
+    assert policy_registry.policy(Config.from_table({"policy": "mlfs"}), mlf_rl(network_that_prefers())).learnt
     with pytest.raises(ConfigError, match=r"policies\.mlfs: it is a model of 'dl2', not of 'mlf-rl'"):
         made("mlfs", mlfs={"model": str(other)})
     with pytest.raises(ConfigError, match=r"policies\.mlfs\.model: model .* cannot be read"):

@@ -75,6 +75,7 @@ def test_a_span_of_time_is_a_positive_number(text: str) -> None:
         ("[endpoint]\nlisten = '10.0.0.1'", "endpoint.listen: expected HOST:PORT"),
         ("[endpoint]\nlisten = '10.0.0.1:99999'", "endpoint.listen: a port must be at most 65535"),
         ("[endpoint]\nurl = 'https://ctl:6830'", "endpoint.url: expected http://CONTROLLER:PORT"),
+        ("[endpoint.clusters]\neast = 'https://ctl:6830'", "endpoint.clusters.east: expected http://CONTROLLER:PORT"),
         ("[endpoint]\nurl = 'http://ctl:70000/'", "endpoint.url: a port must be at most 65535"),
     ],
 )

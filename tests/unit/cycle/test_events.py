@@ -55,7 +55,7 @@ def test_a_batch_of_writes_is_one_line_with_its_largest_step(tmp_path: Path, sai
 def test_modes_are_logged_when_they_change(tmp_path: Path, said: pytest.LogCaptureFixture) -> None:
     with Site(tmp_path) as site:
         site.cycle(2)
-        modes = site.scheduler.config.mode.model_copy(update={"stop": "observe"})
+        modes = site.scheduler.config.mode.replaced(stop="observe")
         configure(site.scheduler, mode=modes)
         site.cycle(2)
         lines = [each for each in said.messages if each.startswith("modes: ")]

@@ -37,7 +37,7 @@ class Site:
         self.cluster = FakeCluster()
         self.ledger = ledger
         self.policy: Policy = policy or MLFS()
-        self.config = Config.model_validate({**ACT, **settings})
+        self.config = Config.from_table({**ACT, **settings})
         self.restart()
 
     def restart(self) -> None:
@@ -153,7 +153,7 @@ def test_a_daemon_that_does_not_act_commands_nothing_even_with_labels_in_place(l
         site.cluster.submit()
     site.cycle()
     before, done = site_factors(site), len(site.cluster.done)
-    site.config = Config.model_validate({"mode": {"default": mode}})
+    site.config = Config.from_table({"mode": {"default": mode}})
     site.restart()
     site.trains(1, *np.linspace(0.5, 0.95, 9))
     record = site.cycle()

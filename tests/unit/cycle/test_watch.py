@@ -21,7 +21,7 @@ from slurmplug.ledger.ledger import Ledger
 from tests.fake_cluster import FakeCluster
 from tests.schedulers import begun
 
-ACT = Config.model_validate({"mode": {"default": "act"}})
+ACT = Config.from_table({"mode": {"default": "act"}})
 
 
 def by_job_id(snapshot: Snapshot) -> Plan:

@@ -89,7 +89,7 @@ def late(site: Site) -> None:
 
 
 def posting(url: str, **settings: Any) -> Config:
-    return Config.model_validate({"notifications": {"webhook": url, **settings}})
+    return Config.from_table({"notifications": {"webhook": url, **settings}})
 
 
 def look(daemon: Notifications, site: Site, config: Config) -> None:
@@ -220,7 +220,7 @@ def test_a_service_that_is_not_there_is_tried_again(daemon: Notifications, site:
 def test_mail_that_failed_is_tried_again_without_what_was_posted(
     daemon: Notifications, site: Site, service: Service
 ) -> None:
-    config = Config.model_validate(
+    config = Config.from_table(
         {"notifications": {"mail": "all", "webhook": service.url}, "slurm": {"bin": "/nonexistent"}}
     )
     look(daemon, site, config)
@@ -333,7 +333,7 @@ def test_after_three_failures_in_a_row_no_more_is_tried(daemon: Notifications, s
 def test_without_slurm_there_is_no_mail_and_it_says_so(
     daemon: Notifications, site: Site, caplog: pytest.LogCaptureFixture
 ) -> None:
-    config = Config.model_validate({"notifications": {"mail": "all"}, "slurm": {"bin": "/nonexistent"}})
+    config = Config.from_table({"notifications": {"mail": "all"}, "slurm": {"bin": "/nonexistent"}})
     look(daemon, site, config)
     [(_, result)] = results(site)
     assert result.startswith("no mail: scontrol")

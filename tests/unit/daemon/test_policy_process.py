@@ -58,7 +58,7 @@ def patient(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 def config(interval: float = LATER, **settings: Any) -> Config:
-    return Config.model_validate({"interval": interval, **settings})
+    return Config.from_table({"interval": interval, **settings})
 
 
 @contextmanager

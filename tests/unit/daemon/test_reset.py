@@ -39,7 +39,7 @@ def site_factors(site: Site) -> dict[int, int]:
 
 
 def config_of(site: Site, interval: float = 0.5) -> Config:
-    return Config.model_validate({**ACTING, "interval": interval, "ledger": {"path": str(site.path)}})
+    return Config.from_table({**ACTING, "interval": interval, "ledger": {"path": str(site.path)}})
 
 
 class TestReset:
@@ -208,7 +208,7 @@ class TestTheCommand:
 
     def test_a_daemon_that_hangs_is_reported(self, site: Site, capsys: pytest.CaptureFixture[str]) -> None:
         settings = {"interval": 0.1, "slurm": {"timeout": 0.1}, "ledger": {"path": str(site.path)}}
-        config = Config.model_validate(settings)
+        config = Config.from_table(settings)
         with site.path.with_suffix(".lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             assert not reset_with_ledger(config, site.ledger, site.cluster, None, "reset")

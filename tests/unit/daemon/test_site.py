@@ -18,7 +18,7 @@ from slurmplug.processes import background
 from tests.fake_cluster import SITE
 
 DATA = Path(__file__).parents[2] / "data"
-CONFIG = Config.model_validate({"mode": {"default": "act"}})
+CONFIG = Config.from_table({"mode": {"default": "act"}})
 FIRST, SECOND = replace(SITE, identity="first"), replace(SITE, identity="second")
 
 

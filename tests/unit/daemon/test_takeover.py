@@ -199,7 +199,7 @@ class FakeClient:
 
 def standing_by(folder: SharedFolder, host: str, states: tuple[Controller, ...], stop_after: int = 10**6) -> Standby:
     looks = iter(range(10**7))
-    config = Config.model_validate({"takeover": {"folder": str(folder.path), "patience": 0.2}})
+    config = Config.from_table({"takeover": {"folder": str(folder.path), "patience": 0.2}})
     one = Standby(config, folder, lambda: next(looks) > stop_after, host)
     one._client = FakeClient(states)  # type: ignore[assignment]
     return one
@@ -246,7 +246,7 @@ def config_of(folder: Path, shared: Path) -> Config:
         "spool": {"path": str(folder / "spool")},
         "takeover": {"folder": str(shared), "every": 1000.0},
     }
-    return Config.model_validate(settings)
+    return Config.from_table(settings)
 
 
 def held_lease_in(shared: Path) -> Lease:
@@ -284,8 +284,8 @@ class TestTakingOver:
         backup.publish(site.path, shared.folder.path, lambda: True)
         site.cycle()
         before = site.path.stat().st_ino
-        ledger = Config().ledger.model_copy(update={"path": site.path})
-        config = config_of(tmp_path / "primary", shared.folder.path).model_copy(update={"ledger": ledger})
+        ledger = Config().ledger.replaced(path=site.path)
+        config = config_of(tmp_path / "primary", shared.folder.path).replaced(ledger=ledger)
         self.take_over(config, shared)
         assert site.path.stat().st_ino == before
 
@@ -317,7 +317,7 @@ class TestTakingOver:
         self, site: Site, tmp_path: Path, shared: Lease
     ) -> None:
         config = config_of(tmp_path / "primary", shared.folder.path)
-        config = config.model_copy(update={"ledger": config.ledger.model_copy(update={"path": site.path})})
+        config = config.replaced(ledger=config.ledger.replaced(path=site.path))
         made = Copies(config, shared)
         made.tick(0.0)
         made.tick(999.0)

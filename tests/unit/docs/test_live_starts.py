@@ -7,7 +7,7 @@ import shlex
 import pytest
 
 from tests.bench import live_starts
-from tests.bench.start_records import SOURCES, JobRecord, Told, at_that_time, figures, summary, table
+from tests.bench.start_records import SOURCES, JobRecord, Told, as_json, at_that_time, figures, summary, table
 
 COMMANDS = re.findall(r"<!-- made by (python -m tests\.bench\.live_starts[^>]*) -->", live_starts.PAGE.read_text())
 NAN = float("nan")
@@ -84,6 +84,11 @@ def test_the_table_has_a_line_a_source_and_leaves_out_what_is_not_known() -> Non
 def test_a_run_without_any_forecast_has_no_errors_and_is_no_failure() -> None:
     lines = table([figures([record(100.0)])]).splitlines()
     assert [cell.strip() for cell in lines[3].split("|")[1:-1]] == [SOURCES["queue"], "0%", "", "", "", ""]
+
+
+def test_json_has_null_where_nothing_is_known() -> None:
+    [told] = json.loads(as_json([figures([record(100.0)])], first_seed=7), parse_constant=pytest.fail)
+    assert (told["seed"], told["jobs"], told["queue mae"]) == (7, 1.0, None)
 
 
 def test_jobs_request_more_than_they_run_and_every_other_one_has_no_directives() -> None:

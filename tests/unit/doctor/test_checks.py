@@ -39,7 +39,7 @@ def folder(path: str, mode: int = 0o755, kind: str = "nfs4", **more: Any) -> Pat
     return PathStatus(path, mode=mode, **{**given, **more})
 
 
-MAILING = Config.model_validate({"notifications": {"mail": "asked"}})
+MAILING = Config.from_table({"notifications": {"mail": "asked"}})
 HEALTHY = Facts(
     config=Config(),
     user="slurmplug",
@@ -96,7 +96,7 @@ def test_a_pyslurm_that_does_not_work_is_named_with_what_to_install(proof: Proof
 
 def test_pyslurm_is_tried_only_where_it_is_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pyslurm_process, "trial", lambda conf, release: Proof(release))
-    chosen = Config.model_validate({"slurm": {"client": "pyslurm"}})
+    chosen = Config.from_table({"slurm": {"client": "pyslurm"}})
     assert doctor_facts.with_pyslurm(HEALTHY).pyslurm is None
     assert doctor_facts.with_pyslurm(replace(HEALTHY, config=chosen)).pyslurm == Proof("24.11.5")
     no_answer = replace(HEALTHY, config=chosen, read_errors={"Slurm": "no answer"})
@@ -242,7 +242,7 @@ def test_a_ledger_that_only_its_group_may_read_is_fine_and_so_is_a_folder_where_
 def test_what_a_ledger_lets_others_do_counts_where_they_can_come_to_it(folder_mode: int, seen: int) -> None:
     with TemporaryDirectory() as name:
         ledger = Path(name) / "ledger.db"
-        config = Config.model_validate({"ledger": {"path": ledger}})
+        config = Config.from_table({"ledger": {"path": ledger}})
         assert doctor_facts.collect_facts(config).ledger_mode is None
         ledger.touch()
         ledger.chmod(0o644)

@@ -124,7 +124,7 @@ def serving(
     policy: Policy | None = None,
 ) -> Iterator[Served]:
     settings = {"listen": "127.0.0.1:0", "requests_per_minute": per_minute}
-    config = Config.model_validate({"endpoint": settings, "ledger": {"path": str(folder / "ledger.db")}})
+    config = Config.from_table({"endpoint": settings, "ledger": {"path": str(folder / "ledger.db")}})
     slurm = Slurm()
     with Site(folder, policy) as site:
 

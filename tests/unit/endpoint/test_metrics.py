@@ -48,7 +48,7 @@ def munged(monkeypatch: pytest.MonkeyPatch) -> FakeMunge:
 
 
 def config_of(site: Site, listen: str) -> Config:
-    return Config.model_validate({"metrics": {"listen": listen}, "ledger": {"path": str(site.path)}})
+    return Config.from_table({"metrics": {"listen": listen}, "ledger": {"path": str(site.path)}})
 
 
 @pytest.fixture

@@ -49,7 +49,7 @@ def config(site: Site) -> Config:
         free.bind(("127.0.0.1", 0))
         listen = f"127.0.0.1:{free.getsockname()[1]}"
     settings = {"listen": listen, "munge_socket": str(site.path.with_name("none"))}
-    return Config.model_validate({"endpoint": settings, "ledger": {"path": str(site.path)}, "slurm": {"bin": "/none"}})
+    return Config.from_table({"endpoint": settings, "ledger": {"path": str(site.path)}, "slurm": {"bin": "/none"}})
 
 
 def listens(config: Config) -> bool:

@@ -108,7 +108,7 @@ def test_a_policy_of_a_site_with_the_earlier_names_decides_as_before(
     path.write_text(OF_A_SITE, encoding="utf-8")
     path.chmod(0o644)
     with pytest.warns(DeprecationWarning, match=r"policies\.allocation is deprecated"):
-        policy = policy_registry.policy(Config.model_validate({"policy": f"{path}:Largest"}))
+        policy = policy_registry.policy(Config.from_table({"policy": f"{path}:Largest"}))
     plan = policy.decide(snapshot(jobs(3, gpus=[1, 4, 2]), nodes(1)), Forecasts.unknown(3), {})
     assert np.argsort(-plan.score).tolist() == [1, 2, 0]
     assert [(action.kind, action.job.job_id) for action in plan.actions] == [("place", 2)]

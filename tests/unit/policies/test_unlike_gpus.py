@@ -13,13 +13,13 @@ from policies.placement.space import Placement, Space
 from policies.plan import Action
 from policies.snapshot import Snapshot
 from predictors.forecast import Fan, Forecast, Forecasts
-from slurmplug.config import policy_registry
+from slurmplug.config import policy_names, policy_registry
 from slurmplug.config.schema import Config
 from slurmplug.operations.shape import ActionImpossible, find_place
 from slurmplug.operations.values import Observation
 from tests.builders import NOW, jobs, nodes, snapshot
 
-NAMES = policy_registry.names()
+NAMES = policy_names.names()
 NODES = 4
 TYPES = np.array([[4, 0], [0, 4]] * (NODES // 2))
 """n1 and n3 have v100, n2 and n4 have k80"""
@@ -65,7 +65,7 @@ def known(n: int = 1) -> Forecasts:
 
 
 def decided(name: str, given: Snapshot) -> tuple[Action, ...]:
-    policy = policy_registry.policy(Config.model_validate({"policy": name}))
+    policy = policy_registry.policy(Config.from_table({"policy": name}))
     return policy.decide(given, known(), {}).actions
 
 

@@ -11,7 +11,7 @@ import pytest
 from policies.plan import Action, OtherJob, Plan, Reason
 from policies.snapshot import JobKey, Snapshot
 from predictors.forecast import Forecasts
-from slurmplug.config import model_files, policy_registry
+from slurmplug.config import model_files, policy_names, policy_registry
 from slurmplug.config.schema import Config
 from slurmplug.cycle.scheduler import Scheduler
 from slurmplug.ledger import codec, differences, policy_models
@@ -60,7 +60,7 @@ def opened(tmp_path: Path) -> Iterator[Callable[..., Site]]:
     sites: list[Site] = []
 
     def opened(policy: str = "mlfs", **settings: Any) -> Site:
-        made = policy_registry.policy(Config.model_validate({"policy": policy, **settings}))
+        made = policy_registry.policy(Config.from_table({"policy": policy, **settings}))
         sites.append(Site(tmp_path, made, **settings))
         return sites[-1]
 
@@ -105,7 +105,7 @@ def changed(site: Site, cycle: int, change: Callable[[list[Any]], None]) -> None
     site.ledger.db.execute("UPDATE cycles SET inputs = ?, inputs_base = NULL WHERE id = ?", row)
 
 
-@pytest.mark.parametrize("policy", [each for each in policy_registry.names() if each != "slurm"])
+@pytest.mark.parametrize("policy", [each for each in policy_names.names() if each != "slurm"])
 def test_a_runs_cycles_are_decided_again_with_the_same_plans(policy: str, opened: Callable[..., Site]) -> None:
     site = busy(opened(policy=policy))
     found = site.json("audit")
@@ -127,7 +127,7 @@ def test_inputs_that_are_differences_are_decided_again_too(
 @pytest.mark.parametrize("policy", ["mlfs", "mlf-rl", "dl2", "oasis", "dorm"])
 def test_simulated_cycles_are_decided_again_from_differences_with_the_same_plans(policy: str) -> None:
     """Many more states than a test makes by hand: jobs of all sizes, moved, stopped and resized."""
-    config = Config.model_validate({"policy": policy})
+    config = Config.from_table({"policy": policy})
     again = policy_registry.policy(config)
     settings = SimulationSettings("10x4", seed=1)
     simulation = Simulation(load("gen:mlfs", seed=1, jobs=24, load=8.0), policy_registry.policy(config), settings)

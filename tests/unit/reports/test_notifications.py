@@ -23,7 +23,7 @@ TO_ALL: Mapping[str, Any] = {"mail": "all"}
 
 
 def found(site: Site | MovingSite, **settings: Any) -> list[Notification]:
-    config = Config.model_validate({"notifications": {**TO_ALL, **settings}})
+    config = Config.from_table({"notifications": {**TO_ALL, **settings}})
     return due(site.ledger, config, site.cluster.time)
 
 

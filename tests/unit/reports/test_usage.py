@@ -52,8 +52,8 @@ def charge_of(site: Site, job: int) -> Any:
 
 
 class TestRates:
-    LIMITS = Config.model_validate({"guardrails": {"urgency": 8.0, "urgency_of": {"ml": 6.0}}}).guardrails
-    RATES = Config.model_validate({"charging": {"iterations": 2.0, "optstop": 1.5, "target": 1.0, "urgency": 0.1}})
+    LIMITS = Config.from_table({"guardrails": {"urgency": 8.0, "urgency_of": {"ml": 6.0}}}).guardrails
+    RATES = Config.from_table({"charging": {"iterations": 2.0, "optstop": 1.5, "target": 1.0, "urgency": 0.1}})
 
     @pytest.mark.parametrize(
         ("given", "account", "expected"),

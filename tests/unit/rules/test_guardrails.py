@@ -296,7 +296,7 @@ def test_a_job_that_declared_a_checkpoint_may_be_moved(kind: Any) -> None:
     assert moved(kind, past=Past(NOW, lost_progress=frozenset({MOVER}))) == "checkpoint not kept"
     assert moved(kind, past=Past(NOW, move_gave_up=frozenset({MOVER}))) == "gave up moving"
     assert moved(kind, past=Past(NOW, fresh=frozenset({MOVER}))) == "first seen"
-    assert moved(kind, modes=Modes.model_validate({"default": "act", kind: "observe"})) == "mode"
+    assert moved(kind, modes=Modes.from_table({"default": "act", kind: "observe"})) == "mode"
 
 
 def test_a_resize_keeps_to_the_range_that_was_asked_for() -> None:

@@ -16,9 +16,9 @@ from predictors.arrays import Floats
 from slurmplug.errors import LedgerError
 from slurmplug.intake.job_record import is_managed
 from slurmplug.ledger import run_queries
-from slurmplug.ledger.job_rows import directives_from
 from slurmplug.ledger.ledger import Ledger
 from slurmplug.ledger.run_queries import FinishedRun, Report
+from slurmplug.ledger.stored_directives import directives_from
 from slurmplug.sim.engine.job import SimJob, Speed, Workload
 from slurmplug.sim.workloads.load import WorkloadError, WorkloadRequest
 

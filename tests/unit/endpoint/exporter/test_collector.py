@@ -27,7 +27,7 @@ class Scraped:
     """What Prometheus would read of a site's ledger."""
 
     def __init__(self, site: Site) -> None:
-        config = Config.model_validate({"ledger": {"path": str(site.path)}})
+        config = Config.from_table({"ledger": {"path": str(site.path)}})
         self._registry = CollectorRegistry()
         self._registry.register(LedgerCollector(lambda: config, lambda: site.cluster.time))
 

@@ -26,7 +26,7 @@ def config(tmp_path: Path) -> Iterator[Config]:
         free.bind(("127.0.0.1", 0))
         listen = f"127.0.0.1:{free.getsockname()[1]}"
         free.close()
-        yield Config.model_validate({"metrics": {"listen": listen}, "ledger": {"path": str(site.path)}})
+        yield Config.from_table({"metrics": {"listen": listen}, "ledger": {"path": str(site.path)}})
 
 
 def text(config: Config) -> str:
@@ -63,7 +63,7 @@ def test_a_configuration_that_is_read_again_is_in_force(config: Config) -> None:
     served = MetricsProcess(config)
     try:
         until(lambda: "slurmplug_cycle_interval_seconds 60.0" in text(config))
-        served.use(config.model_copy(update={"interval": 7.0}))
+        served.use(config.replaced(interval=7.0))
         until(lambda: "slurmplug_cycle_interval_seconds 7.0" in text(config))
     finally:
         served.close()
@@ -87,7 +87,7 @@ def test_a_port_that_is_taken_and_a_library_that_is_missing_are_logged(
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         listen = f"127.0.0.1:{taken.getsockname()[1]}"
-        other = config.model_copy(update={"metrics": config.metrics.model_copy(update={"listen": listen})})
+        other = config.replaced(metrics=config.metrics.replaced(listen=listen))
         assert f"metrics.listen {listen}: " in served_in_this_process(other, caplog)
     monkeypatch.setattr(process, "find_spec", lambda _: None)
     assert "pip install 'slurmplug[metrics]'" in served_in_this_process(config, caplog)

@@ -22,7 +22,7 @@ NAMES = ("dl2", "drf", "fair", "fifo", "mlf-h", "optimus", "srtf")
 
 
 def policy(name: str, interval: float = SLOT) -> Policy:
-    return policy_registry.policy(Config.model_validate({"policy": name, "interval": interval}))
+    return policy_registry.policy(Config.from_table({"policy": name, "interval": interval}))
 
 
 def snapshots(chosen: Policy) -> Iterator[Snapshot]:

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from slurmplug.sim.slurm.backfill import Backfill, Reservation
+from slurmplug.sim.slurm.backfill_limits import BackfillLimits
 from slurmplug.sim.slurm.launcher import jobs_to_start
-from slurmplug.sim.slurm.node_space import NodeSpace, bits
+from slurmplug.sim.slurm.node_space import NodeSpace
 from slurmplug.sim.slurm.partitions import one_for_all
 from slurmplug.sim.slurm.queue import HeldResources, NodeResources, Pending
 from slurmplug.sim.slurm.scheduling_pass import SchedulingPass
@@ -94,6 +95,13 @@ def test_backfill_tries_no_more_jobs_than_it_may_in_a_table_of_as_many_slots() -
     assert started(pending, room([2]), holding, bf_max_job_test=4) == [2]
 
 
+def test_a_job_counts_as_tried_though_it_gets_no_reservation() -> None:
+    pending, holding = queue([4, 4, 1, 1], time_limit=[HOUR, HOUR, 60.0, 60.0]), held((0, 2, HOUR))
+    made = Reservations(of_partition=1)
+    assert started(pending, room([2]), holding, made, bf_max_job_test=3) == [2]
+    assert started(pending, room([2]), holding, made, bf_max_job_test=4) == [2, 3]
+
+
 def test_jobs_that_end_within_a_window_end_together_for_a_job_behind_them() -> None:
     """The first could have node 0 at 70 s; what ends until 120 s is taken to end together, and of neighbours with room
     the one with the fewest free CPUs is taken."""
@@ -130,15 +138,66 @@ def test_what_starts_is_what_the_whole_plan_starts(seed: int) -> None:
 
 
 def test_free_nodes_are_those_without_a_reservation_in_all_of_a_time() -> None:
-    space, inside = NodeSpace(3, 0.0, 1000.0, 10.0), bits(np.array([True, True, False]))
-    space.reserve(np.array([0]), 100.0, 200.0)
-    space.reserve(np.array([1]), 150.0, 300.0)
-    assert space.free(inside, 0.0, 90.0)[0].tolist() == [0, 1]
-    assert space.free(inside, 0.0, 100.0)[0].tolist() == [1]
-    free, later = space.free(inside, 0.0, 160.0)
-    assert free.tolist() == []
-    assert later == 200.0
-    assert space.free(inside, 200.0, 250.0)[0].tolist() == [0]
-    assert space.overlaps(np.array([0]), 190.0, 250.0)
-    assert not space.overlaps(np.array([0]), 200.0, 250.0)
+    space, inside = NodeSpace(3, 0.0, 1000.0, 10.0), 0b011
+    space.reserve(0b001, 100.0, 200.0)
+    space.reserve(0b010, 150.0, 300.0)
+    assert space.free(inside, 0.0, 90.0)[0] == 0b011
+    assert space.free(inside, 0.0, 100.0)[0] == 0b010
+    assert space.free(inside, 0.0, 160.0) == (0, 200.0)
+    assert space.free(inside, 200.0, 250.0)[0] == 0b001
+    assert [space.free_until(time) for time in (90.0, 100.0, 160.0)] == [0b111, 0b110, 0b100]
+    assert space.overlaps(0b001, 190.0, 250.0)
+    assert not space.overlaps(0b001, 200.0, 250.0)
     assert space.slot(114.0, 60.0) == (110.0, 180.0)
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_a_job_is_planned_where_it_would_start(seed: int) -> None:
+    """All that runs ends at once: a reservation then has the nodes that the job gets when it is alone."""
+    rng = np.random.default_rng(seed)
+    m, gpus = 7, [1, 2, 4, 6, 9, 4]
+    pending = queue(gpus, nodes=[0, 0, 0, 0, 0, 2], time_limit=[HOUR] * len(gpus))
+    ends, stays = rng.integers(0, 3, m), rng.integers(0, 2, m)
+    free = room((4 - ends - stays - 1).tolist())
+    holding = held(*((node, int(ends[node]) + 1, 60.0) for node in range(m)))
+    later = room((4 - stays).tolist())
+    for row in range(len(gpus)):
+        one = SchedulingPass(
+            pending, holding, free, np.arange(m), one_for_all(len(gpus), m), now=0.0, settings=LauncherSettings()
+        )
+        made = [each for each in Backfill(one, EXACT).plan([row]) if isinstance(each, Reservation)]
+        placed = one.placement.place(row, later.free)
+        assert all(placed and each.nodes.tolist() == placed[0].tolist() for each in made)
+
+
+@pytest.mark.parametrize(
+    ("limits", "expected"),
+    [
+        ({}, [1, 2, 3, 4, 5]),
+        ({"of_user": 2}, [1, 4, 5]),
+        ({"of_partition": 2}, [1, 3, 5]),
+        ({"of_user_in_partition": 1}, [3, 4, 5]),
+        ({"of_association": 1, "of_user": 1}, [3, 4, 5]),
+        ({"starts": 2}, [1, 2]),
+        ({"of_user": 2, "starts": 1}, [1]),
+    ],
+)
+def test_backfill_tries_so_many_jobs_of_each_and_starts_so_many(limits: dict[str, int], expected: list[int]) -> None:
+    """The first waits for all of the node, and counts as tried; all others could start beside it."""
+    pending = queue(
+        [6, 1, 1, 1, 1, 1],
+        time_limit=[HOUR] + [60.0] * 5,
+        user=["a", "a", "a", "a", "b", "b"],
+        account=["x", "x", "x", "y", "x", "y"],
+        partition=["p", "p", "p", "q", "p", "q"],
+    )
+    for made in (EXACT, None):
+        found = started(pending, room([5], gpus=6), held((0, 1, HOUR)), made, bf_limits=BackfillLimits(**limits))
+        assert found == expected
+
+
+def test_jobs_that_are_not_tried_count_among_all_that_are() -> None:
+    pending, limits = queue([6, 1, 1, 1], time_limit=[HOUR] + [60.0] * 3, user=["a", "a", "a", "b"]), BackfillLimits(1)
+    for most, expected in ((3, []), (4, [3])):
+        nodes, holding = room([5], gpus=6), held((0, 1, HOUR))
+        assert started(pending, nodes, holding, bf_limits=limits, bf_max_job_test=most) == expected

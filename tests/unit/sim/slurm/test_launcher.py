@@ -32,6 +32,8 @@ def queue(gpus: list[int], **columns: Any) -> Pending:
         reservation=column("reservation", ""),
         nice=column("nice", 0.0),
         site_factor=column("site_factor", 0.0),
+        user=column("user", "user"),
+        account=column("account", "account"),
     )
     assert not columns
     return made

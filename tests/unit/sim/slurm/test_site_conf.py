@@ -9,6 +9,7 @@ import pytest
 from slurmplug.errors import DataError
 from slurmplug.sim.engine.nodes import parse
 from slurmplug.sim.slurm import site_conf
+from slurmplug.sim.slurm.backfill_limits import BackfillLimits
 from slurmplug.sim.slurm.conf_priority import SHARES
 from slurmplug.sim.slurm.settings import Reservations
 
@@ -187,6 +188,13 @@ def test_backfill_reserves_as_the_site_sets_it(write: Write) -> None:
     assert conf.not_followed == ()
 
 
+def test_backfill_tries_as_many_jobs_of_each_as_the_site_sets(write: Write) -> None:
+    every = "bf_max_job_user=3,bf_max_job_part=4,bf_max_job_user_part=5,bf_max_job_assoc=6,bf_max_job_start=7"
+    conf = site_conf.read(write(f"{NODES}SchedulerParameters={every}\n"))
+    assert conf.settings.bf_limits == BackfillLimits(3, 4, 5, 6, 7)
+    assert conf.not_followed == ()
+
+
 def test_usage_is_counted_by_the_billing_weights_of_partitions(write: Write) -> None:
     settings = site_conf.read(write(f"""{NODES}
 PriorityCalcPeriod=2
@@ -202,7 +210,8 @@ PartitionName=cpu Nodes=n2
     ("lines", "dampening", "said"),
     [
         ("", None, (SHARES,)),
-        ("PriorityFlags=FAIR_TREE", None, (SHARES,)),
+        ("PriorityFlags=FAIR_TREE\nPriorityUsageResetPeriod=NONE", None, (SHARES,)),
+        ("PriorityUsageResetPeriod=MONTHLY", None, (SHARES, "PriorityUsageResetPeriod=MONTHLY")),
         ("PriorityFlags=MAX_TRES,no_fair_tree", 1.0, (SHARES, "PriorityFlags=MAX_TRES")),
         ("PriorityFlags=DEPTH_OBLIVIOUS\nFairShareDampeningFactor=5", 5.0, (SHARES, "PriorityFlags=DEPTH_OBLIVIOUS")),
         (
