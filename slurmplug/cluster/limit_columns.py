@@ -14,15 +14,16 @@ from slurmplug.cluster.limits import Limits, ResourceUse, Tally
 class LimitColumns:
     """Of n jobs and k kinds (TRES, and the number of jobs).
 
-    tallies: how many there are that have a limit. tally: (n, w) the numbers of those that each job counts in, and
-    `tallies` for padding. most: (n, w, k) how much all jobs of the tally may use with this one, infinite for any.
-    alone: (n, k) how much the job may use.
+    tallies: how many there are that have a limit; names: of each, what it is. tally: (n, w) the numbers of those that
+    each job counts in, and `tallies` for padding. most: (n, w, k) how much all jobs of the tally may use with this one,
+    infinite for any. alone: (n, k) how much the job may use.
     """
 
     tallies: int
     tally: Ints
     most: Floats
     alone: Floats
+    names: tuple[Tally, ...] = ()
 
     def used(self, jobs: Ints, amounts: Floats) -> Floats:
         """(tallies + 1, k) what these jobs (m,), each with its amounts (m, k), use together."""
@@ -61,4 +62,5 @@ def limit_columns(limits: Limits, jobs: Sequence[ResourceUse], kinds: Sequence[s
             at = (row, counted[row].index(number[rule.tally])) if rule.tally else (row,)
             of = most if rule.tally else alone
             of[*at, place[rule.kind]] = min(of[*at, place[rule.kind]], rule.most)
-    return LimitColumns(len(number), np.array(padded, dtype=np.int64).reshape(len(jobs), width), most, alone)
+    tallies = np.array(padded, dtype=np.int64).reshape(len(jobs), width)
+    return LimitColumns(len(number), tallies, most, alone, tuple(number))

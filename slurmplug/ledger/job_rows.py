@@ -4,7 +4,7 @@ import functools
 import json
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
@@ -61,7 +61,7 @@ def record_row(record: JobRecord, now: float) -> Row:
         "first_submit": record.key.first_submit,
         "script_digest": record.digest,
         "in_doubt": int(record.in_doubt),
-        "directives": json.dumps(None if record.directives is None else asdict(record.directives)),
+        "directives": _DIRECTIVES.dump_json(record.directives).decode(),
         "checkpoint": nan_to_null(record.points.checkpoint),
         "checkpoint_time": nan_to_null(record.points.checkpoint_time),
         "trial": record.points.trial,

@@ -1,9 +1,11 @@
 """A Slurm whose queue is made up, and whose answers take next to no time. What is written shows in the next ones."""
 
+import time
 from collections.abc import Mapping, Sequence
 
 from slurmplug.cluster.cli_client import CliClient
 from slurmplug.cluster.parse import JOB_FIELDS
+from slurmplug.cluster.parse.table import duration
 from slurmplug.cluster.port import Command, Outcome
 from slurmplug.rules.site_factor import LEAST_PRIORITY
 from tests.bench.test_bench_read import SEPARATORS, sinfo, squeue
@@ -16,23 +18,28 @@ SLURM_VERSION = 22.05.8
 PriorityType = priority/multifactor
 PriorityWeightAge = 1000000
 """
-_JOB, _STATE, _PRIORITY = (JOB_FIELDS.index(name) for name in ("JobID", "State", "PriorityLong"))
+_JOB, _STATE, _PRIORITY, _START, _USED = map(
+    JOB_FIELDS.index, ("JobID", "State", "PriorityLong", "StartTime", "TimeUsed")
+)
 _END = f"{SEPARATORS.record}\n"
 
 
 class MadeUpClient(CliClient):
     """A client whose answers are made up, of so many jobs, four fifths of which wait for nodes that are full.
 
-    As Slurm does, it adds to the priority of a pending job the SiteFactor that was written, and sprio shows that.
+    As Slurm does, it adds to the priority of a pending job the SiteFactor that was written, and sprio shows that; and
+    jobs that run have used more time in each answer.
     """
 
     def __init__(self, jobs: int) -> None:
         super().__init__(None, None, 20.0)
         self._nodes = sinfo(1_000, GresUsed="gpu:a100:8")
         self._jobs: dict[int, tuple[str, str, str]] = {}
-        """what squeue lists of each: before its priority, that, and after it"""
+        """what squeue lists of each: before what changes, that, and after it: its priority, or the time it has used"""
         self._pending: dict[int, tuple[float, int]] = {}
         """the priority of each that waits, without its SiteFactor, and that"""
+        self._began: dict[int, int] = {}
+        """when each began that runs"""
         self._marked: tuple[str, dict[int, str]] = ("", {})
         """the fields that squeue was asked for, and its records"""
         self.add(squeue(jobs))
@@ -41,12 +48,17 @@ class MadeUpClient(CliClient):
         """The jobs that squeue lists so."""
         for record in records.split(_END)[:-1]:
             told = record.split(SEPARATORS.field)
-            job_id = int(told[_JOB])
-            priority = told[_PRIORITY]
-            at = len(SEPARATORS.field.join([*told[:_PRIORITY], ""]))
-            self._jobs[job_id] = (record[:at], priority, record[at + len(priority) :])
+            job_id, changes = int(told[_JOB]), _PRIORITY
             if told[_STATE] == "PENDING":
-                self._pending[job_id] = (float(priority), 0)
+                self._pending[job_id] = (float(told[_PRIORITY]), 0)
+            else:
+                changes = _USED
+                self._began[job_id] = int(time.time() - duration(told[_USED]))
+                told[_START] = str(self._began[job_id])
+            before, after = (
+                SEPARATORS.field.join(part) for part in ([*told[:changes], ""], ["", *told[changes + 1 :]])
+            )
+            self._jobs[job_id] = (before, told[changes], after)
 
     def set_site_factors(self, site_factors: Mapping[int, int]) -> None:
         """Those of pending jobs, by job id; those of others stay, as Slurm does not change them either."""
@@ -78,6 +90,15 @@ class MadeUpClient(CliClient):
         field, record = fields.partition(":")[2].partition(",")[0], fields.rpartition(":")[2]
         if argv[0] == "sinfo":
             return self._nodes.replace(SEPARATORS.field, field).replace(SEPARATORS.record, record)
+        for job_id, began in self._began.items():
+            before, _, after = self._jobs[job_id]
+            minutes, seconds = divmod(int(time.time()) - began, 60)
+            self._jobs[job_id] = (
+                before,
+                f"{minutes // 1440}-{minutes // 60 % 24:02}:{minutes % 60:02}:{seconds:02}",
+                after,
+            )
+            self._marked[1].pop(job_id, None)
         if self._marked[0] != fields:
             self._marked = (fields, {})
         marked = self._marked[1]

@@ -21,11 +21,12 @@ SPEC = ClusterSpec(
 ACCOUNTS = (
     ("physics", "root", "40"), ("biology", "root", "60"), ("theory", "physics", "3"), ("shared", "biology", "parent"),
     ("idle", "root", "10"), ("nothing", "root", "0"),
+    ("direct", "root", "parent"),
 )  # fmt: skip
 USERS = (
     (0, "physics", "1"), (1, "physics", "2"), (0, "theory", "5"), (1, "theory", "1"), (0, "shared", "1"),
     (2, "shared", "1"), (2, "biology", "parent"), (1, "biology", "4"), (0, "idle", "1"), (1, "idle", "1"),
-    (2, "nothing", "1"),
+    (2, "nothing", "1"), (1, "direct", "2"),
 )  # fmt: skip
 """researcher, account, shares"""
 JOBS = (

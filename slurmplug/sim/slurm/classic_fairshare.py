@@ -40,7 +40,7 @@ class ClassicFairshare(ShareTree):
         """(a,) the effective part of all usage. usage: (a,)."""
         part: Floats = usage / usage[0] if usage[0] > 0 else np.zeros(len(usage))
         found = part.copy()
-        found[0] = 0.0
+        found[0] = 1.0  # as priority_multifactor.c sets it, also while nothing was used
         for at in range(1, len(part)):
             account = self._account[at]
             if not account:

@@ -83,7 +83,7 @@ class SlurmSimCluster(SimCluster):
         )  # fmt: skip
         self.node_sets, self.set_of = self._partitions.nodes, self._partitions.where[table.training]
         at_most = np.where(np.isnan(requests.time_limit), self._settings.default_limit, requests.time_limit)
-        self._limits = JobLimits.of(self._settings.limits, table, requests.demand, requests.gpu_types, at_most)
+        self._limits = JobLimits.of(self._settings, table, requests.demand, requests.gpu_types, at_most)
         self._handlers = {
             **{verb: handle for verb, handle in self._handlers.items() if verb != "place"},
             "update": self._update,
@@ -248,6 +248,8 @@ class SlurmSimCluster(SimCluster):
         self._taking = {row: name for row, name in self._taking.items() if name in self._reserved}
         waiting = self._waiting()
         self._fairshare.advance(now)
+        if self._limits:
+            self._limits.advance(now)
         if len(waiting):
             pending, room = self._pending(waiting), self._room()
             of_priority = self._set_priorities(waiting, pending, room)
@@ -265,6 +267,8 @@ class SlurmSimCluster(SimCluster):
         holds = engine.allocations.holds
         rows = np.fromiter(holds, dtype=np.int64, count=len(holds))
         self._fairshare.note_held(rows, self._use.allocated(rows))
+        if self._limits:
+            self._limits.note_held(engine, self._use)
         self._seen = engine.changes
         if backfill:
             self._backfilled = engine.changes
@@ -342,7 +346,7 @@ class SlurmSimCluster(SimCluster):
             if self._nice
             else np.zeros(len(first)),
             site_factor=self.site_factors[first],
-            whole=requests.whole[waiting] if requests.whole.any() else None,
+            whole=requests.whole[waiting] if requests.any_whole else None,
             assoc=self._assoc[first] if self._assoc is not None else None,
         )
 

@@ -23,7 +23,7 @@ class JobRequests:
     """Columns (trainings,) as in `queue.Pending`; a training of several parts requests what they do together.
 
     `gpu_types`: those that any requests; each is a further resource of `demand` and of the nodes, beside GPUs, CPUs and
-    memory. `whole`: who gets whole nodes; if anyone does, the node itself is the last resource, which `demand` lacks.
+    memory. `whole`: who gets whole nodes; if `any_whole`, the node itself is the last resource, which `demand` lacks.
     `most_gpus`: of a node. `columns`: QOS, partition, user and account.
     """
 
@@ -33,6 +33,7 @@ class JobRequests:
     time_limit: Floats
     gpu_types: Texts
     whole: Bools
+    any_whole: bool
     most_gpus: float
     columns: Mapping[str, Texts]
 
@@ -55,6 +56,7 @@ class JobRequests:
             time_limit=table.columns["time_limit"][first],
             gpu_types=gpu_types,
             whole=table.exclusive,
+            any_whole=bool(table.exclusive.any()),
             most_gpus=most_gpus,
             columns={name: table.columns[name][first] for name in ("qos", "partition", "user", "account")},
         )
@@ -66,7 +68,7 @@ class JobRequests:
 
     def demand_of(self, rows: Ints, gpus: Ints, nodes: Ints) -> Floats:
         """(n, resources) of each unit of these trainings (n,) with so many GPUs and nodes (n,)."""
-        if not self.whole.any():
+        if not self.any_whole:
             return self.demand[rows]
         on_each = -(-units(gpus, nodes) // np.maximum(nodes, 1))
         of_node = np.where(self.whole[rows], 1.0 / np.maximum(on_each, 1), OF_NODE)

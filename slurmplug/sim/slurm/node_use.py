@@ -76,7 +76,7 @@ class NodeUse:
         for each in self._releasing:
             used[each.node] += each.amount[:3]
         free = self._columns(np.maximum(nodes.capacity - used, 0.0), self._of_node_free(), range(len(nodes)))
-        if self._requests.whole.any():
+        if self._requests.any_whole:
             free[free[:, -1] <= 0] = 0.0
         up = np.ones(len(nodes), dtype=bool)
         return NodeResources(free=free, total=self.total, reservation=np.array(names, dtype=np.str_), up=up)
@@ -112,7 +112,7 @@ class NodeUse:
     def _of_node_free(self) -> Floats:
         """(m,) how much of each node no row holds."""
         free = np.ones(len(self._engine.nodes))
-        if self._requests.whole.any():
+        if self._requests.any_whole:
             held = self.held()
             np.subtract.at(free, held.node, held.amount[:, -1])
         return free
@@ -121,5 +121,5 @@ class NodeUse:
         """(k, resources) of amounts (k, 3) on these nodes (k,), of each of which this is so much (k,)."""
         kinds = self._engine.nodes.gpu_type[np.asarray(nodes, dtype=np.int64)][:, None]
         of_type = (kinds == self._requests.gpu_types) * amounts[:, :1]
-        node = [of_node[:, None]] if self._requests.whole.any() else []
+        node = [of_node[:, None]] if self._requests.any_whole else []
         return np.concatenate([amounts, of_type, *node], axis=1)

@@ -34,11 +34,12 @@ class LauncherSettings:
     `bf_interval`: seconds between two rounds of backfill, between which jobs start in order of priority alone; 0: each
     pass backfills. `launch_seconds`: from a start until the job's program runs; `release_seconds`: from a job's end
     until others can have what it held. A site can take both from its accounting (docs/simulator.md). `limits`: of QOS
-    and associations. `shares`: of accounts and users; without them all users are equal. `dampening`:
-    FairShareDampeningFactor of the classic fairshare, None for Fair Tree. `fairshare_interval`: seconds from one
-    computation of fairshare by shares to the next, as PriorityCalcPeriod. `assoc_priority`: of accounts and users, for
-    `weights.assoc`. `partitions`: by name; a job of another runs on all nodes. `whole_nodes`: every job gets whole
-    nodes, as by select/linear.
+    and associations; `no_decay`: QOS whose usage does not become less (NoDecay); `safe_limits`: jobs start only if what
+    they may still use is left (AccountingStorageEnforce=safe). `shares`: of accounts and users; without them all users
+    are equal. `dampening`: FairShareDampeningFactor of the classic fairshare, None for Fair Tree.
+    `fairshare_interval`: seconds from one computation of fairshare by shares to the next, as PriorityCalcPeriod.
+    `assoc_priority`: of accounts and users, for `weights.assoc`. `partitions`: by name; a job of another runs on all
+    nodes. `whole_nodes`: every job gets whole nodes, as by select/linear.
     """
 
     weights: Weights = field(default_factory=Weights)
@@ -52,6 +53,8 @@ class LauncherSettings:
     launch_seconds: float = 0.0
     release_seconds: float = 0.0
     limits: Limits = field(default_factory=Limits)
+    no_decay: frozenset[str] = frozenset()
+    safe_limits: bool = False
     shares: Shares | None = None
     dampening: float | None = None
     assoc_priority: Mapping[Assoc, float] = field(default_factory=lambda: MappingProxyType({}))

@@ -116,6 +116,7 @@ def _settings(conf: ConfLines) -> LauncherSettings:
         bf_interval=number(parameters, "bf_interval", 30.0),
         pace=number(parameters, "batch_sched_delay", 3.0),
         default_limit=_default_limit(conf),
+        safe_limits="safe" in _enforced(conf),
         dampening=conf_priority.dampening(conf),
         billing=conf_priority.billing(conf),
         fairshare_interval=times.parse_limit(conf.values.get("prioritycalcperiod", _CALC_PERIOD)),

@@ -17,7 +17,7 @@ from slurmplug.cluster.parse.limits import amounts, assoc_limits, qos_limits
 from slurmplug.errors import DataError
 from slurmplug.sim.slurm.assoc_priority import inherited
 from slurmplug.sim.slurm.conf_priority import SHARES
-from slurmplug.sim.slurm.job_limits import SECONDS_OF
+from slurmplug.sim.slurm.job_limits import BILLING, SECONDS_OF, USED_SECONDS_OF
 from slurmplug.sim.slurm.share_tree import OF_PARENT, ROOT, Shares
 from slurmplug.sim.slurm.site_conf import ASSOC_PRIORITIES, LIMITS, QOS_PRIORITIES, SiteConf
 from slurmplug.sim.workloads.rows import Row, WorkloadError, as_number, comma_separated, open_lines, quoted
@@ -42,7 +42,8 @@ _COLUMNS = MappingProxyType(
 )
 """names of a dump, and those of the columns that sacctmgr shows"""
 _TRES_LIMITS = frozenset({"GrpTRES", "MaxTRES", "MaxTRESPU", "MaxTRESPA"})
-_MINUTES = frozenset({"GrpTRESRunMins", "MaxTRESMins", "MaxTRESRunMinsPU", "MaxTRESRunMinsPA"})
+_USED_MINUTES = "GrpTRESMins"
+_MINUTES = frozenset({_USED_MINUTES, "GrpTRESRunMins", "MaxTRESMins", "MaxTRESRunMinsPU", "MaxTRESRunMinsPA"})
 _FOLLOWED = _TRES_LIMITS | _MINUTES | {"GrpJobs", "MaxJobs", "MaxJobsPU", "MaxJobsPA"}
 _LIMIT = re.compile(r"(?:Grp|Max|Min)[A-Z]\w*|LimitFactor")
 _NO_NODES = "node"
@@ -53,13 +54,14 @@ _NO_NODES = "node"
 class SiteLimits:
     """What the files have: limits, the priorities of QOS, and what is not followed, a phrase each.
 
-    `of`: whose limits were in them, `QOS` or `associations`. `usage_factor`: by QOS. `shares`: None without
-    associations. `assoc_priority`: of all accounts, and of users who have one of their own.
+    `of`: whose limits were in them, `QOS` or `associations`. `usage_factor`: by QOS. `no_decay`: QOS with this
+    flag. `shares`: None without associations. `assoc_priority`: of all accounts, and of users who have their own.
     """
 
     limits: Limits
     qos_priority: Mapping[str, float]
     usage_factor: Mapping[str, float]
+    no_decay: frozenset[str]
     shares: Shares | None
     assoc_priority: Mapping[Assoc, float]
     of: frozenset[str]
@@ -71,6 +73,7 @@ class _Found:
     qos: dict[str, QosLimits] = field(default_factory=dict)
     qos_priority: dict[str, float] = field(default_factory=dict)
     usage_factor: dict[str, float] = field(default_factory=dict)
+    no_decay: set[str] = field(default_factory=set)
     assocs: dict[Assoc, AssocLimits] = field(default_factory=dict)
     shares: dict[Assoc, float] = field(default_factory=dict)
     assoc_priority: dict[Assoc, float] = field(default_factory=dict)
@@ -91,11 +94,13 @@ def read(dump: Path | None, qos: Path | None) -> SiteLimits:
         found.not_followed["QOS"].clear()
         found.qos_priority.clear()
         found.usage_factor.clear()
+        found.no_decay.clear()
         _read_qos(qos, found)
     return SiteLimits(
         Limits(MappingProxyType(found.qos), MappingProxyType(_passed_down(found.assocs))),
         MappingProxyType(found.qos_priority),
         MappingProxyType(found.usage_factor),
+        frozenset(found.no_decay),
         _shares(found),
         MappingProxyType(inherited(found.assoc_priority, _above(found))),
         frozenset([*["QOS"] * bool(found.qos), *["associations"] * bool(found.assocs)]),
@@ -128,6 +133,7 @@ def with_limits(conf: SiteConf, found: SiteLimits) -> SiteConf:
         weights=replace(weights, assoc=of_assoc),
         assoc_priority=found.assoc_priority if conf.assoc_weight else MappingProxyType({}),
         limits=limits,
+        no_decay=found.no_decay,
         shares=found.shares,
         billing=billing,
     )
@@ -192,7 +198,7 @@ def _add_assoc(found: _Found, kind: str, name: str, parent: str, row: Row) -> No
         limits = assoc_limits(_without_wall(row.cells))
         limits = replace(
             limits,
-            group={**limits.group, **_seconds(row.cells, "GrpTRESRunMins")},
+            group={**limits.group, **_seconds(row.cells, "GrpTRESRunMins"), **_used_seconds(row.cells)},
             job={**limits.job, **_seconds(row.cells, "MaxTRESMins")},
         )
     except ValueError as error:
@@ -246,7 +252,7 @@ def _add_qos(found: _Found, name: str, row: Row) -> None:
         limits = qos_limits(_without_wall(cells))
         found.qos[name] = replace(
             limits,
-            group={**limits.group, **_seconds(cells, "GrpTRESRunMins")},
+            group={**limits.group, **_seconds(cells, "GrpTRESRunMins"), **_used_seconds(cells)},
             job={**limits.job, **_seconds(cells, "MaxTRESMins")},
             user={**limits.user, **_seconds(cells, "MaxTRESRunMinsPU")},
             account={**limits.account, **_seconds(cells, "MaxTRESRunMinsPA")},
@@ -256,13 +262,28 @@ def _add_qos(found: _Found, name: str, row: Row) -> None:
     found.qos_priority[name] = _number(row, "Priority", "0")
     found.usage_factor[name] = _number(row, "UsageFactor", "1")
     _note_others(found, "QOS", cells)
-    if "NoReserve" in cells.get("Flags", "").split(","):
+    flags = cells.get("Flags", "").split(",")
+    if "NoReserve" in flags:
         found.not_followed["QOS"]["NoReserve"] = None
+    if "NoDecay" in flags:
+        found.no_decay.add(name)
 
 
 def _seconds(cells: Mapping[str, str], column: str) -> dict[str, float]:
     """Limits on TRES times minutes, in seconds. Raises ValueError."""
     return {f"{SECONDS_OF}{kind}": 60 * most for kind, most in amounts(cells, column).items()}
+
+
+def _used_seconds(cells: Mapping[str, str]) -> dict[str, float]:
+    """Limits on TRES times the minutes that were used, in seconds. Raises ValueError."""
+    found = {f"{USED_SECONDS_OF}{kind}": 60 * most for kind, most in amounts(cells, _USED_MINUTES).items()}
+    for item in cells.get(_USED_MINUTES, "").split(","):
+        name, _, text = item.partition("=")
+        if name == BILLING and not text.startswith("-"):
+            if (most := as_number(text)) is None:
+                raise ValueError(f"{_USED_MINUTES} has {quoted(item)}, which is not a number")
+            found[f"{USED_SECONDS_OF}{BILLING}"] = 60 * most
+    return found
 
 
 def _without_wall(cells: Mapping[str, str]) -> dict[str, str]:
@@ -280,7 +301,8 @@ def _note_others(found: _Found, of: str, cells: Mapping[str, str]) -> None:
             noted[name] = None
         elif name in _TRES_LIMITS | _MINUTES:
             kinds = (item.partition("=")[0] for item in cell.split(","))
-            noted |= {f"{name} of {kind}": None for kind in kinds if not _is_followed(kind)}
+            more = {BILLING} if name == _USED_MINUTES else set()
+            noted |= {f"{name} of {kind}": None for kind in kinds if kind not in more and not _is_followed(kind)}
 
 
 def _is_followed(kind: str) -> bool:

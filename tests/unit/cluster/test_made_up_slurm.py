@@ -18,3 +18,11 @@ def test_a_site_factor_that_was_written_is_in_the_priority_and_in_what_sprio_sho
     assert client.site_factors() == dict.fromkeys(pending, 0) | {job: 17}
     after = client.queue().rows
     assert np.array_equal(after.priority - before.priority, np.where(after.job_id == job, 17.0, 0.0))
+
+
+def test_what_runs_has_not_been_suspended() -> None:
+    client = MadeUpClient(50)
+    rows = client.queue().rows
+    running = rows.state == "RUNNING"
+    assert running.any()
+    assert (rows.suspended[running] < 2.0).all()

@@ -37,6 +37,10 @@ def test_a_user_with_the_shares_of_the_account_has_its_factor() -> None:
     assert found[1] == pytest.approx(2 ** -(0.5 / 0.6)), "the only one with shares of its own has all of them"
 
 
+def test_who_has_the_shares_of_root_has_a_half() -> None:
+    assert factors({"a": OF_PARENT, "a:ada": OF_PARENT, "b": 1, "b:eve": 1}, 0, 0) == [0.5, 1.0]
+
+
 def test_each_level_charges_for_a_part_of_what_others_in_it_have_used() -> None:
     deep: dict[str, float] = {"a": 50, "a/sub": 50, "a:dan": 50, "sub:ada": 1, "sub:bob": 1, "b": 50, "b:eve": 1}
     of_sub = 0.4 + (0.5 - 0.4) * 0.5

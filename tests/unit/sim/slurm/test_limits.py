@@ -1,5 +1,6 @@
 """The simulated Slurm under limits of QOS and associations, beside schedules worked out by hand."""
 
+from math import nan
 from typing import Any
 
 import pytest
@@ -12,18 +13,18 @@ from slurmplug.sim.engine.job import Part
 from slurmplug.sim.engine.nodes import parse
 from slurmplug.sim.engine.workload_table import workload_table
 from slurmplug.sim.slurm.cluster import SlurmSimCluster
-from slurmplug.sim.slurm.job_limits import SECONDS_OF
-from slurmplug.sim.slurm.multifactor import Weights
+from slurmplug.sim.slurm.job_limits import BILLING, SECONDS_OF, USED_SECONDS_OF
+from slurmplug.sim.slurm.multifactor import Billing, Weights
 from slurmplug.sim.slurm.settings import LauncherSettings
 from tests.sim_jobs import ScriptedPolicy, job, run, speed
 
 GPU = "gres/gpu"
 
 
-def starts(limits: Limits, *jobs: Any, **slurm: Any) -> list[float]:
-    """When each starts on two nodes of four GPUs; each lasts 100 s but where it says otherwise."""
-    settings = LauncherSettings(Weights(fairshare=0.0), pace=0.1, limits=limits, **slurm)
-    made = run(*jobs, launcher="slurm", policy=ScriptedPolicy(lambda _: ()), slurm=settings, cluster="2x4")
+def starts(limits: Limits, *jobs: Any, cluster: str = "2x4", half_life: float = 0.0, **slurm: Any) -> list[float]:
+    """When each starts, by default on two nodes of four GPUs; each lasts 100 s but where it says otherwise."""
+    settings = LauncherSettings(Weights(fairshare=0.0, half_life=half_life), pace=0.1, limits=limits, **slurm)
+    made = run(*jobs, launcher="slurm", policy=ScriptedPolicy(lambda _: ()), slurm=settings, cluster=cluster)
     return [each.started for each in made.finished]
 
 
@@ -85,6 +86,42 @@ def test_a_limit_on_the_time_left_of_running_jobs_lets_another_start_as_they_com
     jobs = [one(user="ada", cpus=2, time_limit=1_000.0) for _ in range(3)]
     found = starts(limits, *jobs, one(user="bob", cpus=2, time_limit=1_000.0))
     assert found == pytest.approx(expected, abs=12.0)
+
+
+@pytest.mark.parametrize(
+    ("limits", "settings", "expected"),
+    [
+        (qos(group={f"{USED_SECONDS_OF}{GPU}": 150.0}), {}, [0.0, 100.0, nan]),
+        (qos(group={f"{USED_SECONDS_OF}{GPU}": 150.0}), {"safe_limits": True}, [nan, nan, nan]),
+        (qos(group={f"{USED_SECONDS_OF}{GPU}": 1_150.0}), {"safe_limits": True}, [0.0, 100.0, nan]),
+        (of_account(AssocLimits(group={f"{USED_SECONDS_OF}cpu": 399.0})), {}, [0.0, 100.0, nan]),
+        (of_account(AssocLimits(group={f"{USED_SECONDS_OF}cpu": 401.0})), {}, [0.0, 100.0, 200.0]),
+        (
+            of_account(AssocLimits(group={f"{USED_SECONDS_OF}{BILLING}": 150.0})),
+            {"billing": Billing(other=(0.0, 1.0, 0.0), qos={"normal": 0.5})},
+            [0.0, 100.0, nan],
+        ),
+        (qos(group={f"{USED_SECONDS_OF}mem": 1.0}), {}, [0.0, 100.0, 200.0]),
+    ],
+)
+def test_who_has_used_as_much_as_the_limit_starts_no_more(
+    limits: Limits, settings: dict[str, Any], expected: list[float]
+) -> None:
+    """Jobs of one GPU, two CPUs and 100 s on one GPU; with the third, 200 GPU seconds and 400 CPU seconds are used."""
+    jobs = [one(cpus=2, submit=float(n), time_limit=1_000.0) for n in range(3)]
+    found = starts(limits, *jobs, cluster="1x1", **settings)
+    assert found == pytest.approx(expected, abs=1.0, nan_ok=True)
+
+
+@pytest.mark.parametrize(("no_decay", "expected"), [(frozenset(), 4_108.0), (frozenset({"normal"}), nan)])
+def test_what_was_used_halves_with_time_but_that_of_a_qos_without_decay(
+    no_decay: frozenset[str], expected: float
+) -> None:
+    """Of 1,000 seconds, 910 count at their end, and 500 after another 3,108."""
+    limits = qos(group={f"{USED_SECONDS_OF}{GPU}": 500.0})
+    jobs = [one(seconds=1_000), one(submit=1_000.0), one(submit=1_001.0, qos="other", seconds=5_000)]
+    found = starts(limits, *jobs, half_life=3_600.0, no_decay=no_decay)
+    assert found[1] == pytest.approx(expected, abs=65.0, nan_ok=True)
 
 
 def test_a_job_above_a_limit_of_its_resources_and_time_limit_together_never_starts() -> None:

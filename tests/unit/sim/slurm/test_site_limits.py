@@ -11,7 +11,7 @@ from slurmplug.errors import DataError
 from slurmplug.sim.slurm import site_conf, site_limits
 from slurmplug.sim.slurm.assoc_priority import factors
 from slurmplug.sim.slurm.conf_priority import SHARES
-from slurmplug.sim.slurm.job_limits import SECONDS_OF
+from slurmplug.sim.slurm.job_limits import SECONDS_OF, USED_SECONDS_OF
 from slurmplug.sim.slurm.settings import LauncherSettings
 from slurmplug.sim.slurm.share_tree import OF_PARENT
 from slurmplug.sim.slurm.site_conf import ASSOC_PRIORITIES, LIMITS, QOS_PRIORITIES, SiteConf
@@ -56,7 +56,7 @@ def test_a_dump_has_the_limits_of_accounts_and_users_and_what_accounts_pass_down
     found = site_limits.read(write(DUMP), None)
     assocs = found.limits.assocs
     assert assocs[Assoc("root", "", "")] == AssocLimits(jobs=20.0)
-    group = {"cpu": 10.0, "gres/gpu:A100": 6.0, JOBS: 9.0}
+    group = {"cpu": 10.0, "gres/gpu:A100": 6.0, JOBS: 9.0, f"{USED_SECONDS_OF}cpu": 60_000.0}
     passed = {GPU: 3.0, "mem": 10_240.0}
     assert assocs[Assoc("vision", "", "")] == AssocLimits(group, passed, parent="root", jobs=4.0)
     assert assocs[Assoc("vision", "ada", "")] == AssocLimits(job={**passed, GPU: 1.0}, jobs=4.0)
@@ -64,7 +64,7 @@ def test_a_dump_has_the_limits_of_accounts_and_users_and_what_accounts_pass_down
     assert assocs[Assoc("sub", "", "")].parent == "vision"
     assert assocs[Assoc("sub", "eve", "")] == AssocLimits(job=passed, jobs=4.0)
     assert assocs[Assoc("root", "root", "")] == AssocLimits(jobs=20.0)
-    assert found.not_followed == ("limits of associations: GrpTRES of node, GrpTRESMins, MaxWallDurationPerJob",)
+    assert found.not_followed == ("limits of associations: GrpTRES of node, MaxWallDurationPerJob",)
     assert found.of == {"associations"}
 
 
@@ -195,7 +195,7 @@ def test_limits_are_those_of_the_settings_with_the_qos_of_partitions(write: Writ
     assert made.not_followed == (
         "Licenses",
         "limits of QOS: MaxSubmitPU, MaxWall",
-        "limits of associations: GrpTRES of node, GrpTRESMins, MaxWallDurationPerJob",
+        "limits of associations: GrpTRES of node, MaxWallDurationPerJob",
     )
 
 
@@ -227,3 +227,15 @@ def test_the_priorities_of_qos_count_once_they_are_known(write: Write) -> None:
     without = site_limits.with_limits(read, site_limits.read(write(DUMP), None))
     assert without.settings.weights.qos == 0
     assert QOS_PRIORITIES in without.not_followed
+
+
+def test_limits_on_used_minutes_are_those_of_tres_and_billing(write: Write) -> None:
+    qos = QOS.replace("|gres/gpu=4|||7|", "|gres/gpu=4|billing=5,energy=9,gres/gpu=2||7|")
+    found = site_limits.read(None, write(qos.replace("DenyOnLimit,", "NoDecay,")))
+    assert found.limits.qos["few"].group == {
+        GPU: 4.0, JOBS: 7.0, f"{USED_SECONDS_OF}billing": 300.0, f"{USED_SECONDS_OF}{GPU}": 120.0,
+    }  # fmt: skip
+    assert found.no_decay == {"few"}
+    assert any("GrpTRESMins of energy" in each for each in found.not_followed)
+    with pytest.raises(DataError, match="'billing=x', which is not a number"):
+        site_limits.read(None, write(qos.replace("billing=5", "billing=x")))
