@@ -61,7 +61,7 @@ def record_row(record: JobRecord, now: float) -> Row:
         "first_submit": record.key.first_submit,
         "script_digest": record.digest,
         "in_doubt": int(record.in_doubt),
-        "directives": _DIRECTIVES.dump_json(record.directives).decode(),
+        "directives": _directives().dump_json(record.directives).decode(),
         "checkpoint": nan_to_null(record.points.checkpoint),
         "checkpoint_time": nan_to_null(record.points.checkpoint_time),
         "trial": record.points.trial,
