@@ -72,7 +72,7 @@ def test_directives_are_read_where_no_temporary_file_can_be_written(
     daemon.start()
     daemon.pass_cycles()
     [row] = daemon.query("SELECT directives FROM jobs WHERE job_id = ?", job)
-    assert '"urgency": 9' in row["directives"]
+    assert json.loads(row["directives"])["urgency"] == 9
     assert daemon.query("SELECT * FROM cycles WHERE error != ''") == []
 
 
