@@ -90,7 +90,8 @@ class ReportMakerProcess:
         except OSError as error:  # as are TimeoutError and ConnectionError
             log.warning("endpoint: a report was not made: %s", error)
             self._child.kill()
-            response = json.dumps({"error": "the report could not be made: ask for fewer jobs"}).encode("ascii")
+            advice = "ask for fewer jobs, or later if the host is busy"
+            response = json.dumps({"error": f"the report could not be made: {advice}"}).encode("ascii")
             return PageResponse(HTTPStatus.SERVICE_UNAVAILABLE, response, time.monotonic() - began)
         return made
 
