@@ -15,7 +15,7 @@ DEMAND = (1.0, 2.0, 1000.0)
 def test_room_is_what_is_free_beside_what_has_not_ended(seed: int) -> None:
     rng = np.random.default_rng(seed)
     m, entries = 6, int(rng.integers(0, 15))
-    node, until = rng.integers(0, m, entries), rng.integers(1, 6, entries) * 60.0
+    node, until = rng.integers(0, m, entries), rng.choice([60.0, 120.0, 180.0, 240.0, 300.0], entries)
     amount = rng.integers(0, 4, (entries, 1)) * np.array([1.0, 2.0, 1000.0])
     now = rng.integers(0, 3, (m, 1)) * np.array([1.0, 2.5, 1000.0])
     room = RoomByEnd(now, HeldResources(node, amount, until), 0.0)
