@@ -33,6 +33,10 @@ class Site:
         jobs = json.loads(self.ask(self.cluster.operator, "queue", "--json", "-j", str(job)).stdout)["jobs"]
         return jobs[0]["position"] if jobs else None
 
+    def put_first_in_slurm(self, job: int) -> None:
+        """To put another before it then takes a SiteFactor above 0."""
+        self.cluster.run("root", ["scontrol", "update", f"JobId={job}", "Nice=-50"])
+
     def until(self, true: Callable[[], bool], what: str) -> None:
         self.cluster.wait(true, 60, what)
 
@@ -103,10 +107,10 @@ def test_nobody_changes_anothers_job_and_mistakes_are_named(site: Site) -> None:
 
 def test_a_job_that_its_owner_takes_out_is_given_back_to_slurm(site: Site) -> None:
     ada = site.cluster.researchers[0]
-    for urgency in (1, 9):
-        site.cluster.sbatch(ada, WAITING.format(urgency))
-    site.until(lambda: any(site_factors(site.cluster).values()), "a SiteFactor")
-    job = max(site_factors(site.cluster), key=site_factors(site.cluster).__getitem__)
+    other = site.cluster.sbatch(ada, WAITING.format(1))
+    site.put_first_in_slurm(other)
+    job = site.cluster.sbatch(ada, WAITING.format(9))
+    site.until(lambda: site_factors(site.cluster).get(job, 0) > 0, "it to be put first")
     taken_out = site.ask(ada, "set", str(job), "--manage=off")
     assert taken_out.returncode == 0, taken_out.stderr
     site.until(lambda: site_factors(site.cluster)[job] == 0, "its SiteFactor to be given back")
@@ -114,7 +118,7 @@ def test_a_job_that_its_owner_takes_out_is_given_back_to_slurm(site: Site) -> No
     site.daemon.pass_cycles()
     assert site_factors(site.cluster)[job] == 0
     assert site.ask(ada, "set", str(job), "--manage=").returncode == 0
-    site.until(lambda: any(site_factors(site.cluster).values()), "the order of before")
+    site.until(lambda: site_factors(site.cluster)[other] < -50, "the order of before")
 
 
 def test_a_training_that_runs_gets_a_target_and_is_stopped_when_it_meets_it(site: Site) -> None:
@@ -126,26 +130,28 @@ def test_a_training_that_runs_gets_a_target_and_is_stopped_when_it_meets_it(site
     assert site.ask(ada, "set", str(job), "--target=accuracy>=0.5", "--stop=target").returncode == 0
     site.cluster.wait_job(job, "COMPLETED", 90)
     site.until(lambda: "by the rule target" in site.ask(ada, "why", str(job)).stdout, "why it was stopped")
-    late = site.ask(ada, "set", str(job), "--stop=iterations")
-    assert f"job {job} has ended (COMPLETED): its directives count no more" in late.stderr
+    ended = f"job {job} has ended (COMPLETED): its directives count no more"
+    site.until(lambda: ended in site.ask(ada, "set", str(job), "--stop=iterations").stderr, "its end to be recorded")
 
 
 def test_an_array_changes_as_a_whole_and_its_elements_inherit_it_and_a_heterogeneous_job_changes_in_all_components(
     site: Site,
 ) -> None:
     ada, busy = site.cluster.researchers[0], site.cluster.researchers[2]
-    array = site.cluster.sbatch(ada, WAITING.format(3), "--array=0-2")
+    array = site.cluster.sbatch(ada, WAITING.format(9), "--array=0-2")
     het = site.cluster.sbatch(
         ada, "#!/bin/sh\n#SBATCH --gres=gpu:1\n#SBATCH hetjob\n#SBATCH --gres=gpu:2\n#PLUG --urgency=3\nsleep 600\n"
     )
-    site.until(lambda: array in site_factors(site.cluster), "the array")
-    site.daemon.pass_cycles()
+    other = site.cluster.sbatch(ada, WAITING.format(1), "--array=0-2")
+    site.put_first_in_slurm(other)
+    site.until(lambda: site_factors(site.cluster).get(array, 0) > 0, "the array to be put first")
     assert site.ask(ada, "set", str(array), "--manage=off").stdout.startswith(f"job {array}_[0-2]: --manage=off")
     assert site.ask(ada, "set", f"{het}+1", "--urgency=8").stdout.startswith(f"jobs {het}+0, {het}+1: --urgency=8")
     alone = site.ask(ada, "set", f"{array}_1", "--urgency=8").stderr
     assert f"{array}_1 has not started: pending elements of an array are one job, {array}" in alone
     site.until(lambda: site_factors(site.cluster)[array] == 0, "the array's SiteFactor to be given back")
-    assert "--urgency=8 (3 before)" in site.ask(ada, "why", str(het)).stdout
+    site.until(lambda: "--urgency=8 (3 before)" in site.ask(ada, "why", str(het)).stdout, "the job's urgency to change")
+    site.cluster.run("root", ["scancel", str(other)])
     site.cluster.run("root", ["scancel", "-u", busy])
     site.until(lambda: "RUNNING" in site.ask(ada, "why", f"{array}_0").stdout, "an element to run")
     assert "--manage=off (none before)" in site.ask(ada, "why", f"{array}_0").stdout
