@@ -1,5 +1,7 @@
 """How many equal parts of a request nodes have room for."""
 
+from functools import reduce
+
 import numpy as np
 
 from predictors.arrays import Floats
@@ -14,4 +16,5 @@ def parts_on(free: Floats, part: Floats) -> Floats:
     Below 0 where that is; infinite for a part that needs nothing.
     """
     with np.errstate(divide="ignore", invalid="ignore"):
-        return np.asarray(np.where(part > 0, np.floor((free + _SLACK) / part), np.inf).min(axis=-1))
+        of_each = np.where(part > 0, (free + _SLACK) / part, np.inf)
+    return np.floor(reduce(np.minimum, np.moveaxis(of_each, -1, 0)))

@@ -1,6 +1,6 @@
 """What the rows of a simulated cluster hold of its nodes: GPUs, CPUs and memory; and whether a row fits somewhere."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TypeAlias
 
 import numpy as np
@@ -21,6 +21,8 @@ class Allocations:
         self.holds: dict[int, GpusByNode] = {}
         self.servers: dict[int, tuple[int, ...]] = {}
         """of rows with parameter servers, how many they hold on each of the nodes of `holds`"""
+        self.on_free: Callable[[int, GpusByNode], None] | None = None
+        """is told of each row that no longer holds what it did"""
 
     def problem(self, row: int, where: GpusByNode, servers: tuple[int, ...]) -> str:
         """Why the row cannot hold this in place of what it holds now; empty where it can. servers: see `servers_on`."""
@@ -46,6 +48,8 @@ class Allocations:
         where = self.holds.pop(row)
         for node, demand in self._demands(row, where, self.servers.pop(row, ())):
             self._nodes.used[node] -= demand
+        if self.on_free:
+            self.on_free(row, where)
         return [node for node, _ in where]
 
     def demand(self, row: int, share: int, servers: int | None = None) -> Floats:

@@ -16,6 +16,7 @@ from predictors.arrays import Ints
 from slurmplug.cluster.limits import Limits
 from slurmplug.cluster.port import Command, Reading, Reservation, ResourceRequest, Site, Submission
 from slurmplug.sim.adapters.cluster import NO_JOBS, NO_NODES, SimCluster
+from slurmplug.sim.engine.allocations import GpusByNode
 from slurmplug.sim.engine.engine import DONE, PENDING, Engine
 from slurmplug.sim.engine.workload_table import CLUSTER
 from slurmplug.sim.slurm.assoc_priority import factors
@@ -71,6 +72,7 @@ class SlurmSimCluster(SimCluster):
             engine, requests,
             release_seconds=self._settings.release_seconds, default_limit=self._settings.default_limit,
         )  # fmt: skip
+        engine.allocations.on_free = self._freed
         self._single = np.diff(table.first_row) == 1
         self._fairshare = Fairshare.of(table, self._settings)
         priorities = self._settings.assoc_priority
@@ -264,9 +266,7 @@ class SlurmSimCluster(SimCluster):
             )  # fmt: skip
             for start in found:
                 self._start(int(waiting[start.row]), start)
-        holds = engine.allocations.holds
-        rows = np.fromiter(holds, dtype=np.int64, count=len(holds))
-        self._fairshare.note_held(rows, self._use.allocated(rows))
+        self._fairshare.note_held()
         if self._limits:
             self._limits.note_held(engine, self._use)
         self._seen = engine.changes
@@ -306,9 +306,14 @@ class SlurmSimCluster(SimCluster):
                     left[node] -= share
                     wanted -= share
             self._count_move(row)
-            engine.place(row, tuple(sorted(where)))
-            self._use.start(row)
+            if not engine.place(row, tuple(sorted(where))):
+                self._use.start(row)
+                self._fairshare.start(row, self._use.allocated(np.array([row]))[0])
             self._reserved.pop(self._taking.pop(row, ""), None)
+
+    def _freed(self, row: int, where: GpusByNode) -> None:
+        self._use.release(row, where)
+        self._fairshare.end(row)
 
     def _count_move(self, row: int) -> None:
         """A requeue after which the job is put first in the queue is a resize or a migration, not a preemption."""

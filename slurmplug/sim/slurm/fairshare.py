@@ -29,6 +29,10 @@ class Fairshare:
         self._dampening = settings.dampening or 1.0
         self._usage = Usage()
         self._holding = np.zeros(self._users)
+        """what each is charged each second, as of the last `note_held`"""
+        self._charges: dict[int, dict[int, float]] = {}
+        """by user, what it is charged for each row each second"""
+        self._changed: set[int] = set()
         self._factors = np.ones(self._users)
         self._computed = -np.inf
 
@@ -51,10 +55,23 @@ class Fairshare:
             used[: len(self._usage.used)] = self._usage.used
             self._factors, self._computed = self._tree.factors(used), now
 
-    def note_held(self, rows: Ints, allocated: Floats) -> None:
-        """These rows hold so many GPUs, CPUs and MiB (n, 3) from now on, and no others hold any."""
-        charged = (self._billing[rows] * allocated).sum(axis=1)
-        self._holding = np.bincount(self._user[rows], charged, self._users).astype(np.float64)
+    def start(self, row: int, allocated: Floats) -> None:
+        """The row holds so many GPUs, CPUs and MiB (3,), which counts from the next `note_held` on."""
+        user = int(self._user[row])
+        self._charges.setdefault(user, {})[row] = float((self._billing[row] * allocated).sum())
+        self._changed.add(user)
+
+    def end(self, row: int) -> None:
+        """The row holds nothing, which counts from the next `note_held` on."""
+        user = int(self._user[row])
+        self._charges.get(user, {}).pop(row, None)
+        self._changed.add(user)
+
+    def note_held(self) -> None:
+        """Rows hold what they hold from now on."""
+        for user in self._changed:
+            self._holding[user] = sum(self._charges.get(user, {}).values())
+        self._changed.clear()
 
     def factors(self, rows: Ints) -> Floats:
         """(n,) of these rows."""

@@ -1,6 +1,6 @@
 """What running rows hold, in columns that change by single rows: thousands run, and few start or end at once."""
 
-from collections.abc import Sequence, Set
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -32,28 +32,24 @@ class HeldByRow:
 
     def add(self, row: int, nodes: Sequence[int], amounts: Floats, until: float) -> None:
         """The row holds these amounts (k, resources) of these nodes until then, and nothing else."""
-        self._remove(row)
+        self.remove(row)
         if len(self._free) < len(nodes):
             self._grow(len(nodes))
         places = [self._free.pop() for _ in nodes]
         self._node[places], self._amount[places], self._until[places] = nodes, amounts, until
         self._places[row] = places
 
-    def keep(self, rows: Set[int]) -> None:
-        """Remove what all other rows hold."""
-        for row in sorted(self._places.keys() - rows):
-            self._remove(row)
+    def remove(self, row: int) -> None:
+        """The row holds nothing."""
+        places = self._places.pop(row, [])
+        self._node[places] = -1
+        self._free += places
 
     def resources(self, nodes: Sequence[int], amounts: Floats, until: Sequence[float]) -> HeldResources:
         """All entries, and these (k,) that no row holds."""
         here = np.flatnonzero(self._node >= 0)
         of_rows = HeldResources(self._node[here], self._amount[here], self._until[here])
         return joined(of_rows, np.array(nodes), amounts, np.array(until)) if nodes else of_rows
-
-    def _remove(self, row: int) -> None:
-        places = self._places.pop(row, [])
-        self._node[places] = -1
-        self._free += places
 
     def _grow(self, least: int) -> None:
         size, more = len(self._node), max(least, len(self._node), 64)

@@ -4,17 +4,19 @@ Resources are GPUs, CPUs and memory, the GPUs of each type that jobs request, an
 itself.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 
-from predictors.arrays import Floats, Ints
+from predictors.arrays import Bools, Floats, Ints
 from slurmplug.sim.engine.allocations import GpusByNode
 from slurmplug.sim.engine.engine import Engine
 from slurmplug.sim.slurm.held_by_row import HeldByRow, Releasing
 from slurmplug.sim.slurm.job_requests import OF_NODE, JobRequests
 from slurmplug.sim.slurm.partitions import JobPartitions
 from slurmplug.sim.slurm.queue import HeldResources, NodeResources, Pending
+
+_ALL = slice(None)
 
 
 class NodeUse:
@@ -24,35 +26,34 @@ class NodeUse:
         """release_seconds: from a job's end until others can have what it held. default_limit: seconds."""
         self._engine, self._requests = engine, requests
         self._release_seconds, self._default_limit = release_seconds, default_limit
-        self._running: dict[int, GpusByNode] = {}
         self._releasing: list[Releasing] = []
         capacity = engine.nodes.capacity
-        self.total = self._columns(capacity, np.ones(len(capacity)), range(len(capacity)))
+        self._of_type: Bools = engine.nodes.gpu_type[:, None] == requests.gpu_types
+        """(m, types) whether the GPUs of each node are of each type that jobs request"""
+        self.total = self._columns(capacity, np.ones(len(capacity)))
         self._held = HeldByRow(self.total.shape[1])
 
     def start(self, row: int) -> None:
         """Note what a row that has started holds, and until when by its time limit."""
         engine, holds = self._engine, self._engine.allocations.holds
-        if row not in holds:
-            return
         limit = float(engine.table.columns["time_limit"][row])
         until = float(engine.started[row]) + (self._default_limit if limit != limit else limit)
         self._held.add(row, [node for node, _ in holds[row]], self._amounts(row, holds[row]), until)
 
+    def release(self, row: int, where: GpusByNode) -> None:
+        """Note that a row no longer holds this, which is held back for `release_seconds`."""
+        self._held.remove(row)
+        if self._release_seconds:
+            until = self._engine.now + self._release_seconds
+            amounts = zip(where, self._amounts(row, where), strict=True)
+            self._releasing += [Releasing(node, amount, until) for (node, _), amount in amounts]
+
     def clean_up(self) -> None:
-        """Hold back what rows have just released for `release_seconds`."""
+        """Give back what is held back no longer."""
         engine = self._engine
-        if not self._release_seconds:
-            return
-        holds, until = engine.allocations.holds, engine.now + self._release_seconds
         left = [each for each in self._releasing if each.until > engine.now]
         engine.changes += len(left) < len(self._releasing)
-        left += [
-            Releasing(node, amount, until)
-            for row in self._running.keys() - holds.keys()
-            for (node, _), amount in zip(self._running[row], self._amounts(row, self._running[row]), strict=True)
-        ]
-        self._releasing, self._running = left, dict(holds)
+        self._releasing = left
 
     def next_release(self) -> float:
         """When something that is held back is free; infinite where nothing is."""
@@ -60,7 +61,6 @@ class NodeUse:
 
     def held(self) -> HeldResources:
         """What running rows hold, and what is held back."""
-        self._held.keep(self._engine.allocations.holds.keys())
         amounts = np.array([each.amount for each in self._releasing]).reshape(-1, self.total.shape[1])
         nodes = [each.node for each in self._releasing]
         return self._held.resources(nodes, amounts, [each.until for each in self._releasing])
@@ -68,23 +68,25 @@ class NodeUse:
     def room(self, reserved: Mapping[str, Iterable[int]]) -> NodeResources:
         """The nodes. reserved: those of each reservation, by its name."""
         nodes = self._engine.nodes
-        names = [""] * len(nodes)
+        longest = max(map(len, reserved), default=1)
+        names = np.zeros(len(nodes), dtype=f"U{longest}")
         for name, aside in reserved.items():
-            for node in aside:
-                names[node] = name
+            names[list(aside)] = name
         used = nodes.used.copy()
         for each in self._releasing:
             used[each.node] += each.amount[:3]
-        free = self._columns(np.maximum(nodes.capacity - used, 0.0), self._of_node_free(), range(len(nodes)))
+        free = self._columns(np.maximum(nodes.capacity - used, 0.0), self._of_node_free())
         if self._requests.any_whole:
             free[free[:, -1] <= 0] = 0.0
         up = np.ones(len(nodes), dtype=bool)
-        return NodeResources(free=free, total=self.total, reservation=np.array(names, dtype=np.str_), up=up)
+        return NodeResources(free=free, total=self.total, reservation=names, up=up)
 
     def allocated(self, rows: Ints) -> Floats:
         """(n, 3) the GPUs, CPUs and MiB that these running rows (n,) are charged for: of whole nodes, all but MiB."""
         engine, table = self._engine, self._engine.table
         found: Floats = table.per_gpu[rows] * table.units(rows, engine.gpus[rows])[:, None]
+        if not self._requests.any_whole:
+            return found
         for place in np.flatnonzero(self._requests.whole[table.training[rows]]).tolist():
             on = [node for node, _ in engine.allocations.holds[int(rows[place])]]
             found[place, :2] = engine.nodes.capacity[on, :2].sum(axis=0)
@@ -117,9 +119,8 @@ class NodeUse:
             np.subtract.at(free, held.node, held.amount[:, -1])
         return free
 
-    def _columns(self, amounts: Floats, of_node: Floats, nodes: Sequence[int]) -> Floats:
+    def _columns(self, amounts: Floats, of_node: Floats, nodes: list[int] | slice = _ALL) -> Floats:
         """(k, resources) of amounts (k, 3) on these nodes (k,), of each of which this is so much (k,)."""
-        kinds = self._engine.nodes.gpu_type[np.asarray(nodes, dtype=np.int64)][:, None]
-        of_type = (kinds == self._requests.gpu_types) * amounts[:, :1]
+        of_type = self._of_type[nodes] * amounts[:, :1]
         node = [of_node[:, None]] if self._requests.any_whole else []
         return np.concatenate([amounts, of_type, *node], axis=1)

@@ -128,7 +128,8 @@ def test_what_rows_hold_is_known_by_row() -> None:
     for row in range(100):
         held.add(row, [row % 3, 3], np.array([[1.0], [2.0]]), float(row))
     held.add(7, [9], np.array([[5.0]]), 70.0)
-    held.keep({7, 8})
+    for row in set(range(100)) - {7, 8}:
+        held.remove(row)
     found = held.resources([4], np.array([[8.0]]), [1.0])
     entries = sorted(zip(found.node.tolist(), found.amount[:, 0].tolist(), found.until.tolist(), strict=True))
     assert entries == [(2, 1.0, 8.0), (3, 2.0, 8.0), (4, 8.0, 1.0), (9, 5.0, 70.0)]
