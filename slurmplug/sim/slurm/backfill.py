@@ -248,13 +248,14 @@ class Backfill:
         return found
 
     def _kind(self, row: int) -> Kind:
-        if row not in self._kind_of_row:
+        kind = self._kind_of_row.get(row)
+        if kind is None:
             pending, where = self._pass.pending, int(self._placement.where[row])
             key = where, int(pending.nodes[row]), tuple(pending.demand[row].tolist())
             if key not in self._kinds:
                 self._kinds[key] = Kind(self._sets[where], *key[1:])
-            self._kind_of_row[row] = self._kinds[key]
-        return self._kind_of_row[row]
+            kind = self._kind_of_row[row] = self._kinds[key]
+        return kind
 
 
 def _parts(kind: Kind, units: int) -> int:

@@ -281,7 +281,7 @@ class SlurmSimCluster(SimCluster):
             self._oldest += int(left[0]) if len(left) else len(state)
             state = self.engine.state[self._oldest : self.engine.arrived]
         found = self.engine.table.training[np.flatnonzero(state == PENDING) + self._oldest]
-        return found[np.diff(found, prepend=-1) > 0]
+        return found if self._single.all() else found[np.diff(found, prepend=-1) > 0]
 
     def _set_priorities(self, waiting: Ints, pending: Pending, room: NodeResources) -> Ints:
         first = self.engine.table.first_row[waiting]
@@ -330,7 +330,7 @@ class SlurmSimCluster(SimCluster):
     def _pending(self, waiting: Ints) -> Pending:
         engine = self.engine
         first = engine.table.first_row[waiting]
-        eligible = np.maximum.reduce([engine.waits_since[first], engine.table.submit[waiting]])
+        eligible = np.maximum(engine.waits_since[first], engine.table.submit[waiting])
         requests, gpus = self._requests, self._requests.gpus[waiting]
         now_gpus = np.where(self._single[waiting], engine.gpus[first], gpus)
         nodes = requests.nodes_of(waiting, now_gpus)
@@ -346,7 +346,7 @@ class SlurmSimCluster(SimCluster):
                 [self._taking.get(row) or self.reservations.get(row, "") for row in first.tolist()], dtype=np.str_
             )
             if self._taking or self.reservations
-            else np.full(len(first), ""),
+            else np.zeros(len(first), dtype="U1"),
             nice=np.array([self._nice.get(row, 0) for row in first.tolist()], dtype=np.float64)
             if self._nice
             else np.zeros(len(first)),

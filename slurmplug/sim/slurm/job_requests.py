@@ -63,7 +63,7 @@ class JobRequests:
 
     def nodes_of(self, rows: Ints, gpus: Ints) -> Ints:
         """The number of nodes of these trainings (n,) with so many GPUs (n,)."""
-        other = np.where(self.whole[rows], _fewest(gpus, self.most_gpus), 0)
+        other = np.where(self.whole[rows], _fewest(gpus, self.most_gpus), 0) if self.any_whole else 0
         return np.asarray(np.where(gpus == self.gpus[rows], self.nodes[rows], other))
 
     def demand_of(self, rows: Ints, gpus: Ints, nodes: Ints) -> Floats:

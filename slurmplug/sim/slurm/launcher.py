@@ -31,10 +31,9 @@ def priorities(
     A job requests as few nodes as can hold it.
     """
     least = np.ceil(pending.gpus / max(room.total[:, 0].max(initial=0.0), 1.0))
-    nodes = np.maximum.reduce([least, pending.nodes, np.ones(len(pending))])
-    requested = pending.demand[:, :3] * pending.units[:, None]
+    nodes, units = np.maximum(np.maximum(least, pending.nodes), 1.0), pending.units
     weights, limit = settings.weights, np.where(pending.time_limit > 0, pending.time_limit, settings.default_limit)
-    of_nodes, of_cpus = nodes / max(len(room.total), 1), requested[:, 1] / max(room.total[:, 1].sum(), 1.0)
+    of_nodes, of_cpus = nodes / max(len(room.total), 1), pending.demand[:, 1] * units / max(room.total[:, 1].sum(), 1.0)
     return priority(
         weights,
         waited=now - np.maximum(pending.eligible, pending.begin),
@@ -44,7 +43,7 @@ def priorities(
         partition=pending.partition,
         nice=pending.nice,
         site_factor=pending.site_factor,
-        requested=np.column_stack([requested, nodes]) if weights.tres else None,
+        requested=np.column_stack([pending.demand[:, :3] * units[:, None], nodes]) if weights.tres else None,
         assoc=pending.assoc,
     )
 

@@ -12,10 +12,13 @@ from slurmplug.sim.slurm.queue import Demand, NodeResources, Pending
 
 
 class Placement:
-    """The pending jobs, and those m nodes of the cluster that they may have; nodes are numbered among these."""
+    """The pending jobs, and those m nodes of the cluster that they may have; nodes are numbered among these.
+
+    `total`: (m, resources) all there is of each.
+    """
 
     def __init__(self, pending: Pending, room: NodeResources, nodes: Ints, partitions: JobPartitions) -> None:
-        self._pending, self._nodes, self._total = pending, nodes, room.total[nodes]
+        self._pending, self._nodes, self.total = pending, nodes, room.total[nodes]
         self.where: Ints = partitions.where
         self.sets: Bools = partitions.nodes[:, nodes]
         self._units = pending.units
@@ -95,5 +98,5 @@ class Placement:
 
     def _of_total(self, demand: Demand) -> Floats:
         if demand not in self._total_room:
-            self._total_room[demand] = self.room_of(demand, self._total)
+            self._total_room[demand] = self.room_of(demand, self.total)
         return self._total_room[demand]

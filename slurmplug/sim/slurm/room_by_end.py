@@ -26,7 +26,7 @@ class RoomByEnd:
         self._node: Ints = held.node[order]
         self.times: list[float] = np.maximum(held.until[order], now + 1).tolist()
         """when each entry ends, in this order"""
-        self._set_of = [1 << node for node in self._node.tolist()]
+        self._node_of: list[int] = self._node.tolist()
         on_each = np.bincount(self._node, minlength=len(free))
         by_node = np.argsort(self._node, kind="stable")
         place = np.arange(len(by_node)) - np.repeat(np.cumsum(on_each) - on_each, on_each) + 1
@@ -39,11 +39,10 @@ class RoomByEnd:
         freed[self._node[by_node], place] = held.amount[order][by_node]
         self._free: Floats = np.cumsum(freed, axis=1)
         """(m, 1 + most entries of a node, resources) after so many of its entries, that are over at `_counts`"""
-        self._ends_on: list[list[int]] = [
-            each[1:count] for each, count in zip(self._counts.tolist(), (on_each + 1).tolist(), strict=True)
-        ]
+        self._counts_of: dict[int, list[int]] = {}
+        """by node, its row of `_counts`"""
+        self._cpus: dict[int, list[float]] = {}
         self._parts: dict[Demand, Floats] = {}
-        self._cpus: list[list[float]] = []
         self._gains: dict[Demand, tuple[Floats, Ints, Ints, Floats]] = {}
         """by demand: the parts that nodes (m,) have room for now, and where, when and how much more that gets"""
         self._from: dict[tuple[Demand, int], tuple[list[int], list[NodeSet]]] = {}
@@ -83,18 +82,24 @@ class RoomByEnd:
 
     def cpus(self, node: int, over: int) -> float:
         """What the node has free of its CPUs, the second resource, once so many entries are over."""
-        if not self._cpus:
-            self._cpus = self._free[:, :, 1].tolist()
-        return self._cpus[node][bisect_right(self._ends_on[node], over)]
+        if node not in self._cpus:
+            self._cpus[node] = self._free[node, :, 1].tolist()
+        return self._cpus[node][self._over_on(node, over)]
 
     def first_end(self, nodes: NodeSet, first: int, last: int) -> float:
         """When the first of these entries that is on these nodes ends, or the first of all where none is."""
-        return self.times[next((at for at in range(first, last) if self._set_of[at] & nodes), first)]
+        return self.times[next((at for at in range(first, last) if nodes >> self._node_of[at] & 1), first)]
 
     def last_end(self, nodes: Iterable[int], over: int) -> float:
         """When the last entry on these nodes of so many ends."""
-        entries = (self._ends_on[node] for node in nodes)
-        return self.times[max(each[at - 1] for each in entries if (at := bisect_right(each, over))) - 1]
+        last = max(self._counts_of[node][at] for node in nodes if (at := self._over_on(node, over)))
+        return self.times[last - 1]
+
+    def _over_on(self, node: int, over: int) -> int:
+        """How many of the node's own entries are over once so many of all are."""
+        if node not in self._counts_of:
+            self._counts_of[node] = self._counts[node].tolist()
+        return bisect_right(self._counts_of[node], over) - 1
 
     def _from_count(self, demand: Demand, parts: int) -> tuple[list[int], list[NodeSet]]:
         """From which counts on which nodes have room for so many parts, in order."""

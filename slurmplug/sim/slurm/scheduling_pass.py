@@ -1,8 +1,6 @@
 """One scheduling pass of the simulated Slurm in order of priority, as job_scheduler.c does it."""
 
-import math
 from collections.abc import Iterator
-from dataclasses import replace
 
 import numpy as np
 
@@ -35,23 +33,32 @@ class SchedulingPass:
         self.pending, self.now, self.settings = pending, now, settings
         self._nodes, self._limited = nodes, limited
         self.placement = Placement(pending, room, nodes, partitions)
-        self.held = replace(held, until=np.maximum(held.until, now))
+        self._held = HeldResources(held.node, held.amount, np.maximum(held.until, now))
+        self._started: list[tuple[Ints, Floats, Floats]] = []
+        """the nodes, amounts and ends of jobs that are not in `_held` yet"""
         if len(nodes) < len(room.free):
             place = np.full(len(room.free), -1)
             place[nodes] = np.arange(len(nodes))
             here = place[held.node] >= 0 if len(held.node) else np.zeros(0, dtype=bool)
-            self.held = HeldResources(place[held.node[here]], held.amount[here], self.held.until[here])
+            self._held = HeldResources(place[held.node[here]], held.amount[here], self._held.until[here])
         self.free: Floats = room.free[nodes].astype(np.float64)
         limit = pending.time_limit
         self.limit: Floats = np.where(limit > 0, limit, settings.default_limit)  # NaN is not above 0
         self.left: list[int] = []
+
+    @property
+    def held(self) -> HeldResources:
+        """What runs, and what has started in this pass."""
+        if self._started:
+            self._held = joined(self._held, *(np.concatenate(each) for each in zip(*self._started, strict=True)))
+            self._started.clear()
+        return self._held
 
     def in_order(self, rows: Ints) -> Iterator[Start]:
         """The starts of these jobs in this order, until one of their partition does not fit."""
         where, sets_of_nodes = self.placement.where, self.placement.sets
         sets = set(where[rows].tolist())
         failed: set[int] = set()
-        free = self.free
         for at, row in enumerate(rows.tolist()):
             if failed == sets:
                 self.left += rows[at:].tolist()
@@ -59,16 +66,16 @@ class SchedulingPass:
             if int(where[row]) in failed:
                 self.left.append(row)
                 continue
+            free = self.free
+            if failed:
+                free = np.where(np.any(sets_of_nodes[sorted(failed)], axis=0)[:, None], 0.0, free)
             if start := self.start(row, free):
                 yield start
-            elif self.holds_back(row) or self.placement.place(row, self.free_at(math.inf)) is None:
+            elif self.holds_back(row) or self.placement.place(row, self.placement.total) is None:
                 continue  # for a limit, or as it requests more than there is: later jobs need not wait for it
             else:
                 failed.add(int(where[row]))
                 self.left.append(row)
-            free = self.free
-            if failed:
-                free = np.where(np.any(sets_of_nodes[sorted(failed)], axis=0)[:, None], 0.0, free)
 
     def start(self, row: int, free: Floats, among: Ints | None = None) -> Start | None:
         """Start the job in what is free (m, resources), on these nodes or all of its partition; None if it cannot."""
@@ -80,7 +87,7 @@ class SchedulingPass:
             self._limited.start(row)
         after = self.placement.less(self.free, row, nodes, shares)
         until = np.full(len(nodes), self.now + self.limit[row])
-        self.held = joined(self.held, nodes, (self.free - after)[nodes], until)
+        self._started.append((nodes, self.free[nodes] - after[nodes], until))
         self.free = after
         return Start(row, tuple(self._nodes[nodes].tolist()), tuple(shares.tolist()))
 
@@ -95,6 +102,7 @@ class SchedulingPass:
     def free_at(self, time: float) -> Floats:
         """(m, resources) by the time limits of what runs."""
         free = self.free.copy()
-        ended = self.held.until <= time
-        np.add.at(free, self.held.node[ended], self.held.amount[ended])
+        held = self.held
+        ended = held.until <= time
+        np.add.at(free, held.node[ended], held.amount[ended])
         return free
