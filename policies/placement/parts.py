@@ -17,4 +17,4 @@ def parts_on(free: Floats, part: Floats) -> Floats:
     """
     with np.errstate(divide="ignore", invalid="ignore"):
         of_each = np.where(part > 0, (free + _SLACK) / part, np.inf)
-    return np.floor(reduce(np.minimum, of_each.T).T)
+    return np.asarray(np.floor(reduce(np.minimum, of_each.T).T))

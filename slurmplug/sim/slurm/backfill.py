@@ -8,8 +8,11 @@ once is thus decided from whole nodes alone: one that needs half of a reserved n
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from math import ceil, inf
+from typing import NamedTuple
 
-from predictors.arrays import Ints
+import numpy as np
+
+from predictors.arrays import Floats, Ints
 from slurmplug.sim.slurm.node_sets import NodeSet, each_of, first_of, node_set, numbers
 from slurmplug.sim.slurm.node_space import NodeSpace
 from slurmplug.sim.slurm.queue import Demand, Start
@@ -21,8 +24,7 @@ _WINDOW = 30.0
 """seconds: jobs that end so close to the first are taken to end together, and ever longer windows after it"""
 
 
-@dataclass(frozen=True)
-class Reservation:
+class Reservation(NamedTuple):
     """The job of that row is to start then on these nodes, numbered as in its `SchedulingPass`."""
 
     row: int
@@ -66,6 +68,7 @@ class Backfill:
         """None where a job has started since it was computed"""
         self._now: dict[tuple[Demand, int], NodeSet] = {}
         """by demand and number of parts, the nodes with room for as many now"""
+        self._parts: dict[Demand, Floats] = {}
         self._of_partition: dict[str, int] = {}
         """reservations by partition"""
 
@@ -111,6 +114,7 @@ class Backfill:
         if start:
             self._room = None
             self._now.clear()
+            self._parts.clear()
         return start
 
     def _may_start(self, row: int) -> bool:
@@ -131,13 +135,18 @@ class Backfill:
     def _has_room_now(self, kind: Kind, units: int, nodes: NodeSet) -> bool:
         """Whether one of the kind finds its place on these nodes now."""
         if self._spreads(kind, units, nodes):
-            room = self._placement.room_of(kind.demand, self._pass.free)
-            return bool(room[numbers(nodes)].clip(0).sum() >= units)
+            return bool(self._parts_now(kind.demand)[numbers(nodes)].clip(0).sum() >= units)
         key = (kind.demand, _parts(kind, units))
         if key not in self._now:
-            self._now[key] = node_set(self._placement.room_of(kind.demand, self._pass.free) >= key[1])
+            self._now[key] = node_set(self._parts_now(kind.demand) >= key[1])
         fitting = self._now[key] & nodes
         return fitting.bit_count() >= kind.nodes if kind.nodes > 1 else bool(fitting)
+
+    def _parts_now(self, demand: Demand) -> Floats:
+        """(m,) how many such parts each node has room for now."""
+        if demand not in self._parts:
+            self._parts[demand] = self._placement.room_of(demand, self._pass.free)
+        return self._parts[demand]
 
     def _spreads(self, kind: Kind, units: int, nodes: NodeSet) -> bool:
         """Whether one of the kind runs on as few of these nodes as hold its GPUs, as one alone cannot."""
@@ -161,6 +170,8 @@ class Backfill:
 
     def _reserve(self, made: Reservation) -> None:
         self._space.reserve(made.of, *self._space.slot(made.time, self._limit[made.row]))
+        if not self._settings.of_partition:
+            return
         partition = str(self._pass.pending.partition[made.row])
         self._of_partition[partition] = self._of_partition.get(partition, 0) + 1
 
@@ -238,14 +249,11 @@ class Backfill:
     def _emptiest(self, demand: Demand, units: int, over: int, nodes: NodeSet) -> NodeSet:
         """As few nodes as hold so many units together."""
         assert self._room
-        found, parts = 0, self._placement.most(demand)
-        while units > 0:
-            here = nodes & self._room.nodes(demand, parts, over) & ~found
-            count = min(here.bit_count(), -(-units // parts))
-            found |= first_of(here, count)
-            units -= count * parts
-            parts -= 1
-        return found
+        here = numbers(nodes)
+        parts = self._room.parts(demand, over)[here]
+        order = np.argsort(-parts, kind="stable")
+        count = int(np.searchsorted(np.cumsum(parts[order]), units)) + 1
+        return sum(1 << node for node in here[order[:count]].tolist())
 
     def _kind(self, row: int) -> Kind:
         kind = self._kind_of_row.get(row)

@@ -44,10 +44,6 @@ class Placement:
             self._holding[key] = node_set(self._of_total(demand) >= parts)
         return self._holding[key]
 
-    def most(self, demand: Demand) -> int:
-        """How many such parts the largest node could hold if nothing else ran."""
-        return int(self._of_total(demand).max(initial=0.0))
-
     def place(self, row: int, free: Floats, among: Ints | None = None) -> tuple[Ints, Ints] | None:
         """Nodes, and GPUs on each: as many nodes as it requests, else one where one could hold it, else the emptiest.
 

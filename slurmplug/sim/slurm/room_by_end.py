@@ -57,6 +57,11 @@ class RoomByEnd:
         at = bisect_right(counts, over)
         return nodes[at - 1] if at else 0
 
+    def parts(self, demand: Demand, over: int) -> Floats:
+        """(m,) how many parts each node has room for, once so many entries are over."""
+        own = (self._counts <= over).sum(axis=1) - 1
+        return np.asarray(self._parts_on(demand)[np.arange(len(own)), own])
+
     def soonest(self, demand: Demand, parts: int, count: int, inside: NodeSet) -> int | None:
         """How many entries are over when so many nodes of this set have room for so many parts each; None for never."""
         counts, nodes = self._from_count(demand, parts)
