@@ -256,7 +256,7 @@ class SlurmSimCluster(SimCluster):
             pending, room = self._pending(waiting), self._room()
             of_priority = self._set_priorities(waiting, pending, room)
             settings = self._settings if backfill else self._in_order_only
-            held = self._use.held()
+            held = self._use.held() if backfill else self._use.nothing
             partitions, limited = self._partitions.of(waiting), None
             if self._limits:
                 limited = self._limits.left(engine, self._use, waiting, self._use.requested(pending, partitions))

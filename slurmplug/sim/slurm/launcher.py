@@ -59,8 +59,9 @@ def jobs_to_start(
     limited: Limited | None = None,
     partitions: JobPartitions | None = None,
 ) -> tuple[Start, ...]:
-    """The jobs to start now, in that order. of_priority: (n,) of `priorities`. limited: what the limits of QOS and
-    associations leave to each (n,); what starts is added to it. partitions: of each (n,), None for one with all nodes.
+    """The jobs to start now, in that order. held: by which backfill alone goes. of_priority: (n,) of `priorities`.
+    limited: what the limits of QOS and associations leave to each (n,); what starts is added to it. partitions: of each
+    (n,), None for one with all nodes.
 
     Nodes with a reservation are for the jobs that name it, and these run nowhere else; so each reservation is a queue
     of its own. The same priority: first submitted, first started.

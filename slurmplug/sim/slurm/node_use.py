@@ -20,7 +20,7 @@ _ALL = slice(None)
 
 
 class NodeUse:
-    """The nodes of an engine; `total`: (m, resources) of each."""
+    """The nodes of an engine; `total`: (m, resources) of each. `nothing`: what is held where nothing runs."""
 
     def __init__(self, engine: Engine, requests: JobRequests, *, release_seconds: float, default_limit: float) -> None:
         """release_seconds: from a job's end until others can have what it held. default_limit: seconds."""
@@ -32,6 +32,7 @@ class NodeUse:
         """(m, types) whether the GPUs of each node are of each type that jobs request"""
         self.total = self._columns(capacity, np.ones(len(capacity)))
         self._held = HeldByRow(self.total.shape[1])
+        self.nothing = self._held.resources([], np.zeros((0, self.total.shape[1])), [])
 
     def start(self, row: int) -> None:
         """Note what a row that has started holds, and until when by its time limit."""
