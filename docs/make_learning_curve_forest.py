@@ -1,6 +1,6 @@
-"""Grows the forest of `predictors.learning_curve.prior` into prior_forest.npz: `python -m docs.make_learning_curve_forest`.
+"""Grows the forest of `predictors.learning_curve.prior`: `python -m docs.make_learning_curve_forest`.
 
-Some seconds. Draws and seeds are always the same; so is the forest, but for rounding. To be run after a change of the
+Some seconds; it is written into prior_forest.npz. Draws and seeds are always the same; so is the forest, but for rounding. To be run after a change of the
 prior, of its examples or of the forest: a test grows it anew and compares.
 """
 

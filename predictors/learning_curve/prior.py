@@ -60,9 +60,9 @@ def grow_forest() -> QuantileForest:
 
 @lru_cache(maxsize=1)
 def _forest() -> QuantileForest:
-    with resources.files("predictors.learning_curve").joinpath("prior_forest.npz").open("rb") as file:
-        with np.load(file) as state:
-            return QuantileForest.from_state(state)
+    stored = resources.files("predictors.learning_curve").joinpath("prior_forest.npz")
+    with stored.open("rb") as file, np.load(file) as state:
+        return QuantileForest.from_state(state)
 
 
 def shrink_overconfident(gains: Floats, x: Floats) -> Floats:
