@@ -17,7 +17,7 @@ from slurmplug.sim.experiment.simulation import NO_CONTENTION, Simulation, Simul
 from slurmplug.sim.slurm.cluster import SlurmSimCluster
 from slurmplug.sim.slurm.multifactor import Weights
 from slurmplug.sim.slurm.queue import Pending
-from slurmplug.sim.slurm.settings import LauncherSettings
+from slurmplug.sim.slurm.settings import LauncherSettings, Reservations
 from slurmplug.sim.workloads.load import load
 
 BEGINS = 843_480_031 + 2 * 3600
@@ -25,7 +25,13 @@ BEGINS = 843_480_031 + 2 * 3600
 HOUR, DAY = 3600.0, 86_400.0
 CLOSED = 18 * HOUR
 SHORT = 4 * HOUR
-OF_SLURM = LauncherSettings(Weights(age=0, fairshare=0, job_size=0, partition=0), bf_max_job_test=1000, bf_interval=30)
+OF_SLURM = LauncherSettings(
+    Weights(age=0, fairshare=0, job_size=0, partition=0),
+    bf_max_job_test=1000,
+    bf_interval=30,
+    reservations=Reservations(),
+)
+"""as `slurmplug replay` has it by PriorityType=priority/basic and bf_max_job_test=1000"""
 LOOK = HOUR
 """seconds between two scheduling passes that are made where nothing happens"""
 

@@ -4,11 +4,15 @@ As for prior-fitted networks (Adriaensen, Rakotoarison, Müller, Hutter 2023, on
 prior, then fit a model to the draws. A curve of the prior progresses from chance level to a top along a parametric
 family, possibly after a plateau. Learning rates are constant, annealed or dropped in steps, mostly not constant in
 long runs. Noise is autocorrelated and shrinks with the learning rate. Some runs overfit, a few never learn.
+
+The forest depends on nothing that a site has, so it is grown once, by docs/make_learning_curve_forest.py, and ships in
+prior_forest.npz: to grow it takes seconds, which each start of a daemon and each report that forecasts would take.
 """
 
 from __future__ import annotations
 
 from functools import lru_cache
+from importlib import resources
 
 import numpy as np
 from numpy.random import Generator
@@ -48,11 +52,17 @@ def prior_examples(count: int) -> Examples:
     )
 
 
-@lru_cache(maxsize=1)
-def _forest() -> QuantileForest:
-    """The forest, grown once in a process."""
+def grow_forest() -> QuantileForest:
+    """The forest that prior_forest.npz has, but for rounding, and for what another release of scikit-learn draws."""
     x, y, owner, _ = prior_examples(_CURVES)
     return QuantileForest.fit(x, y, owner, trees=60, smallest_leaf=8, features=0.5, seed=20, share=_TREE_SHARE)
+
+
+@lru_cache(maxsize=1)
+def _forest() -> QuantileForest:
+    stored = resources.files("predictors.learning_curve").joinpath("prior_forest.npz")
+    with stored.open("rb") as file, np.load(file) as state:
+        return QuantileForest.from_state(state)
 
 
 def shrink_overconfident(gains: Floats, x: Floats) -> Floats:

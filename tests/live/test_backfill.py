@@ -126,3 +126,19 @@ def simulated(conf: site_conf.SiteConf) -> list[tuple[str, float, frozenset[str]
 def names(nodes: object) -> frozenset[str]:
     """Of these numbers."""
     return frozenset(f"n{int(node) + 1}" for node in np.asarray(nodes))
+
+
+def test_a_job_that_spreads_over_nodes_is_not_held_up_by_a_smaller_one_that_needs_one_node(
+    special_cluster: Callable[[ClusterSpec], Sandbox],
+) -> None:
+    """As in the simulator's Slurm: tests/unit/sim/slurm/test_backfill.py has the same jobs."""
+    cluster = special_cluster(ClusterSpec(nodes=(Node(),) * NODES, partitions=(Partition("all"),), priority="basic"))
+    user = cluster.researchers[0]
+    for node in range(1, NODES + 1):
+        cluster.wait_job(cluster.sbatch(user, SCRIPT.format(1, 2, 60, f"-w n{node}")), "RUNNING")
+    small = cluster.sbatch(user, SCRIPT.format(1, 3, 60, ""))
+    spreading = cluster.sbatch(user, "#!/bin/sh\n#SBATCH --gpus=8 --time=10 --mem=1 -o /dev/null\nsleep 600\n")
+    cluster.wait_job(spreading, "RUNNING", 60)
+    state, _, nodes = planned(cluster, spreading, time.time())
+    assert (state, nodes) == ("RUNNING", frozenset(f"n{node}" for node in range(1, NODES + 1)))
+    assert planned(cluster, small, time.time())[0] == "PENDING"

@@ -7,10 +7,11 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slurmplug.sim.slurm.launcher import earliest_start, jobs_to_start, priorities
+from slurmplug.sim.slurm.launcher import jobs_to_start, priorities
 from slurmplug.sim.slurm.partitions import JobPartitions
 from slurmplug.sim.slurm.queue import HeldResources, NodeResources, Pending, Start
 from slurmplug.sim.slurm.settings import LauncherSettings
+from tests.earliest_start import earliest_start
 
 NOW = 1000.0
 PER_GPU = np.array([1.0, 2.0])

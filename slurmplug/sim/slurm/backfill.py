@@ -41,13 +41,14 @@ class Reservation(NamedTuple):
 class Kind:
     """Of jobs that differ only in how many GPUs, or nodes, they request and for how long.
 
-    inside: the nodes of their partition. nodes: how many they request. no_start: units and limits of jobs that cannot
-    start now: nor can a job with as much of both. not_before: units, limits and starts of reservations: a job with as
-    much of both starts no sooner.
+    inside: the nodes of their partition. nodes: how many they request. spreads: whether over several, though they
+    request none. no_start: units and limits of jobs that cannot start now: nor can a job with as much of both.
+    not_before: units, limits and starts of reservations: a job with as much of both starts no sooner.
     """
 
     inside: NodeSet
     nodes: int
+    spreads: bool
     demand: Demand
     no_start: list[tuple[int, float]] = field(default_factory=list)
     not_before: list[tuple[int, float, float]] = field(default_factory=list)
@@ -62,7 +63,7 @@ class Backfill:
         self._sets = [node_set(each) for each in self._placement.sets]
         self._units: list[int] = of.pending.units.tolist()
         self._limit: list[float] = of.limit.tolist()
-        self._kinds: dict[tuple[int, int, Demand], Kind] = {}
+        self._kinds: dict[tuple[int, int, bool, Demand], Kind] = {}
         self._kind_of_row: dict[int, Kind] = {}
         self._room: RoomByEnd | None = None
         """None where a job has started since it was computed"""
@@ -134,7 +135,7 @@ class Backfill:
 
     def _has_room_now(self, kind: Kind, units: int, nodes: NodeSet) -> bool:
         """Whether one of the kind finds its place on these nodes now."""
-        if self._spreads(kind, units, nodes):
+        if kind.spreads:
             return bool(self._parts_now(kind.demand)[numbers(nodes)].clip(0).sum() >= units)
         key = (kind.demand, _parts(kind, units))
         if key not in self._now:
@@ -147,10 +148,6 @@ class Backfill:
         if demand not in self._parts:
             self._parts[demand] = self._placement.room_of(demand, self._pass.free)
         return self._parts[demand]
-
-    def _spreads(self, kind: Kind, units: int, nodes: NodeSet) -> bool:
-        """Whether one of the kind runs on as few of these nodes as hold its GPUs, as one alone cannot."""
-        return kind.nodes <= 1 and kind.demand[0] > 0 and not nodes & self._placement.holding(kind.demand, units)
 
     def _earliest_reservation(self, row: int) -> Reservation | None:
         """The reservation of a job that cannot start now, None where it gets none."""
@@ -197,7 +194,7 @@ class Backfill:
         if self._room is None:
             self._room = RoomByEnd(self._pass.free, self._pass.held, self._pass.now)
         room, units = self._room, self._units[row]
-        if self._spreads(kind, units, nodes):
+        if kind.spreads:
             fits_at = room.soonest_spread(kind.demand, units, nodes)
         else:
             fits_at = room.soonest(kind.demand, _parts(kind, units), max(kind.nodes, 1), nodes)
@@ -227,7 +224,7 @@ class Backfill:
         assert self._room
         if not any(kind.demand):
             return first_of(nodes, 1)
-        if self._spreads(kind, units, nodes):
+        if kind.spreads:
             return self._emptiest(kind.demand, units, over, nodes)
         fitting = nodes & self._room.nodes(kind.demand, _parts(kind, units), over)
         return first_of(fitting, kind.nodes) if kind.nodes > 1 else self._one_of(fitting, over)
@@ -259,7 +256,7 @@ class Backfill:
         kind = self._kind_of_row.get(row)
         if kind is None:
             pending, where = self._pass.pending, int(self._placement.where[row])
-            key = where, int(pending.nodes[row]), tuple(pending.demand[row].tolist())
+            key = where, int(pending.nodes[row]), self._placement.spreads(row), tuple(pending.demand[row].tolist())
             if key not in self._kinds:
                 self._kinds[key] = Kind(self._sets[where], *key[1:])
             kind = self._kind_of_row[row] = self._kinds[key]

@@ -36,7 +36,7 @@ class Easy:
         one, pending = self._pass, self._pass.pending
         units_of = pending.units
         promises: dict[int, Promise] = {}
-        failed: dict[tuple[int, int, tuple[int, ...], bytes], int] = {}
+        failed: dict[tuple[int, int, bool, tuple[int, ...], bytes], int] = {}
         tested = 0
         for row in rows:
             where, units, nodes = int(self._placement.where[row]), int(units_of[row]), int(pending.nodes[row])
@@ -46,7 +46,8 @@ class Easy:
                 tested += 1
             end = one.now + one.limit[row]
             still = [each for each in promises.values() if end > each.time and self._share_nodes(where, each.where)]
-            kind = (where, nodes, tuple(each.where for each in still), pending.demand[row].tobytes())
+            spreads = self._placement.spreads(row)
+            kind = (where, nodes, spreads, tuple(each.where for each in still), pending.demand[row].tobytes())
             if units >= failed.get(kind, units + 1):
                 continue  # as many, or fewer, of the same did not fit, and room only shrinks
             free = one.free

@@ -7,7 +7,6 @@ limit of its QOS or associations is passed over, whether there is room for it or
 clock and queue are the caller's.
 """
 
-import math
 from itertools import islice
 
 import numpy as np
@@ -90,20 +89,3 @@ def jobs_to_start(
         return tuple(started)
     order = {int(row): place for place, row in enumerate(ranked)}
     return tuple(sorted(started, key=lambda start: order[start.row]))
-
-
-def earliest_start(
-    pending: Pending,
-    row: int,
-    held: HeldResources,
-    room: NodeResources,
-    now: float,
-    *,
-    partitions: JobPartitions | None = None,
-) -> float:
-    """When the job could start at the latest, if nothing else started: by the time limits; infinite where never."""
-    nodes = np.flatnonzero((room.reservation == pending.reservation[row]) & room.up)
-    partitions = partitions or one_for_all(len(pending), len(room.free))
-    one = SchedulingPass(pending, held, room, nodes, partitions, now=now, settings=LauncherSettings())
-    promised = Easy(one).promise(row)
-    return promised.time if promised else math.inf

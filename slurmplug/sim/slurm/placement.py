@@ -26,7 +26,7 @@ class Placement:
         self._inside = [slice(None) if each.all() else np.flatnonzero(each) for each in self.sets]
         """by set, which of the nodes are in it"""
         self._total_room: dict[Demand, Floats] = {}
-        self._holding: dict[tuple[Demand, int], NodeSet] = {}
+        self._most: dict[tuple[Demand, int], float] = {}
 
     @cached_property
     def behind_another(self) -> NodeSet:
@@ -37,12 +37,15 @@ class Placement:
         """(m,) how many parts that need so much each node has room for; infinite for one that needs nothing."""
         return parts_on(free, np.array(demand))
 
-    def holding(self, demand: Demand, parts: int) -> NodeSet:
-        """The nodes that could hold so many such parts if nothing else ran."""
-        key = (demand, parts)
-        if key not in self._holding:
-            self._holding[key] = node_set(self._of_total(demand) >= parts)
-        return self._holding[key]
+    def spreads(self, row: int) -> bool:
+        """Whether the job runs on as few nodes as hold its GPUs together, as no node of its partition alone could."""
+        if self._pending.nodes[row] > 1 or not self._pending.gpus[row]:
+            return False
+        where, demand = int(self.where[row]), tuple(self._pending.demand[row].tolist())
+        key = (demand, where)
+        if key not in self._most:
+            self._most[key] = float(self._of_total(demand)[self._inside[where]].max(initial=0.0))
+        return bool(self._units[row] > self._most[key])
 
     def place(self, row: int, free: Floats, among: Ints | None = None) -> tuple[Ints, Ints] | None:
         """Nodes, and GPUs on each: as many nodes as it requests, else one where one could hold it, else the emptiest.
@@ -70,9 +73,7 @@ class Placement:
             rows = np.flatnonzero(np.concatenate([[True], numbers[1:] > numbers[:-1] + 1]))
             node = of_all[fitting[rows[[np.add.reduceat(free[of_all[fitting], 1], rows).argmin()]]]]
             return node, np.array([units if self._pending.gpus[row] else 0])
-        if not self._pending.gpus[row] or room.clip(0).sum() < units:
-            return None
-        if units <= self._of_total(demand)[inside].max():
+        if not self.spreads(row) or room.clip(0).sum() < units:
             return None
         order = np.lexsort((np.arange(len(room)), -room))
         reached = np.cumsum(room[order].clip(0))

@@ -119,6 +119,13 @@ def test_a_job_larger_than_the_cluster_has_no_reservation() -> None:
     assert planned(queue([4, 99]), room([0]), held((0, 4, HOUR))) == {0: (HOUR, [0])}
 
 
+@pytest.mark.parametrize("made", [EXACT, None])
+def test_a_job_that_spreads_is_not_held_up_by_a_smaller_one_that_needs_one_node(made: Reservations | None) -> None:
+    """Three GPUs are free on no node of two, eight are on four of them."""
+    pending, holding = queue([3, 8], time_limit=[HOUR, 600.0]), held(*((node, 2, HOUR) for node in range(4)))
+    assert started(pending, room([2, 2, 2, 2]), holding, made) == [1]
+
+
 @pytest.mark.parametrize("seed", range(30))
 def test_what_starts_is_what_the_whole_plan_starts(seed: int) -> None:
     """Reservations that are left out, as nothing behind them could start, change nothing."""

@@ -5,10 +5,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from slurmplug.sim.slurm.launcher import earliest_start, jobs_to_start, priorities
+from slurmplug.sim.slurm.launcher import jobs_to_start, priorities
 from slurmplug.sim.slurm.multifactor import DAY, Usage, Weights, priority
 from slurmplug.sim.slurm.queue import HeldResources, NodeResources, Pending, Start
 from slurmplug.sim.slurm.settings import LauncherSettings
+from tests.earliest_start import earliest_start
 
 HOUR = 3600.0
 

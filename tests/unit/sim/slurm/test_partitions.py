@@ -7,10 +7,11 @@ import numpy as np
 from policies.snapshot import Snapshot
 from slurmplug.sim.engine.nodes import parse
 from slurmplug.sim.experiment.result import FinishedJob
-from slurmplug.sim.slurm.launcher import earliest_start, jobs_to_start, priorities
+from slurmplug.sim.slurm.launcher import jobs_to_start, priorities
 from slurmplug.sim.slurm.partitions import JobPartitions, Partition, job_partitions, strays
 from slurmplug.sim.slurm.queue import HeldResources, NodeResources, Pending, Start
 from slurmplug.sim.slurm.settings import LauncherSettings
+from tests.earliest_start import earliest_start
 from tests.sim_jobs import ScriptedPolicy, job, run, speed
 from tests.unit.sim.slurm.test_launcher import HOUR, held, queue, room
 
