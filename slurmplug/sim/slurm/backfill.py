@@ -64,7 +64,14 @@ class Backfill:
         self._units: list[int] = of.pending.units.tolist()
         self._limit: list[float] = of.limit.tolist()
         self._kinds: dict[tuple[int, int, bool, Demand], Kind] = {}
-        self._kind_of_row: dict[int, Kind] = {}
+        pending = of.pending
+        demand = map(tuple, pending.demand.tolist())
+        self._requests: list[tuple[int, int, int, Demand]] = list(
+            zip(self._placement.where.tolist(), pending.nodes.tolist(), pending.gpus.tolist(), demand, strict=True)
+        )
+        """of each job: the set of its partition's nodes, its nodes and GPUs, and what each of these needs"""
+        self._kind_of: dict[tuple[int, int, int, Demand], Kind] = {}
+        """by request"""
         self._room: RoomByEnd | None = None
         """None where a job has started since it was computed"""
         self._now: dict[tuple[Demand, int], NodeSet] = {}
@@ -253,14 +260,14 @@ class Backfill:
         return sum(1 << node for node in here[order[:count]].tolist())
 
     def _kind(self, row: int) -> Kind:
-        kind = self._kind_of_row.get(row)
-        if kind is None:
-            pending, where = self._pass.pending, int(self._placement.where[row])
-            key = where, int(pending.nodes[row]), self._placement.spreads(row), tuple(pending.demand[row].tolist())
+        request = self._requests[row]
+        if request not in self._kind_of:
+            where, nodes, _, demand = request
+            key = where, nodes, self._placement.spreads(row), demand
             if key not in self._kinds:
                 self._kinds[key] = Kind(self._sets[where], *key[1:])
-            kind = self._kind_of_row[row] = self._kinds[key]
-        return kind
+            self._kind_of[request] = self._kinds[key]
+        return self._kind_of[request]
 
 
 def _parts(kind: Kind, units: int) -> int:
