@@ -7,6 +7,7 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
+from typing import BinaryIO
 
 from slurmplug.errors import ReadFailed, advice
 
@@ -71,25 +72,29 @@ class SlurmPrograms:
         stdout: int = subprocess.DEVNULL,
         env: Mapping[str, str] = _NO_VARIABLES,
     ) -> "subprocess.CompletedProcess[bytes]":
-        """Run a client in a session of its own: a Ctrl-C that ends the daemon lets it end first (`finish_within`)."""
+        """Run a client in a session of its own: a Ctrl-C that ends the daemon lets it end first (`finish_within`).
+
+        It reads `stdin` from a file in memory: `communicate` writes no more to a pipe once it was interrupted.
+        """
         program = str(self._folder / argv[0]) if self._folder else argv[0]
+        with open(os.memfd_create("stdin"), "w+b") as told:
+            told.write(stdin)
+            told.seek(0)
+            return self._run_on(told, [program, *argv[1:]], timeout, stdout, {**self._env, **env})
+
+    def _run_on(
+        self, stdin: BinaryIO, argv: Sequence[str], timeout: float, stdout: int, env: Mapping[str, str]
+    ) -> "subprocess.CompletedProcess[bytes]":
         with subprocess.Popen(
-            [program, *argv[1:]],
-            stdin=subprocess.PIPE,
-            stdout=stdout,
-            stderr=subprocess.PIPE,
-            env={**self._env, **env},
-            start_new_session=True,
+            argv, stdin=stdin, stdout=stdout, stderr=subprocess.PIPE, env=env, start_new_session=True
         ) as process:
             until = time.monotonic() + timeout
-            given: bytes | None = stdin
             while True:
                 left = min(until, self._until) - time.monotonic()
                 try:
-                    printed, complaints = process.communicate(given, min(_LOOK, max(0.0, left)))
+                    printed, complaints = process.communicate(timeout=min(_LOOK, max(0.0, left)))
                     return subprocess.CompletedProcess(process.args, process.returncode, printed, complaints)
                 except subprocess.TimeoutExpired:
-                    given = None  # it is being written
                     if left <= 0:
                         process.kill()
                         raise

@@ -206,6 +206,13 @@ def test_several_complaints_belong_to_one_command(client: CliClient, program: Pr
     assert [outcome.message for outcome in write(client, update(1), update(2))] == ["one\ntwo", ""]
 
 
+def test_more_commands_than_a_pipe_holds_reach_an_scontrol_that_is_slow(client: CliClient, program: Program) -> None:
+    """A pipe holds 64 KiB, and it is looked several times a second whether the daemon is to end."""
+    program("scontrol", "sleep 0.5\nexec sed -n '/^done/s/^/invalid keyword: /p' >&2")
+    outcomes = write(client, *(update(job) for job in range(3_000)))
+    assert {outcome.status for outcome in outcomes} == {"done"}
+
+
 def test_where_scontrol_hangs_what_came_before_is_known_and_the_rest_is_not(
     impatient: CliClient, program: Program
 ) -> None:
