@@ -109,8 +109,9 @@ class Bare:
             subprocess.run(command, env=self._env, stdout=subprocess.PIPE, check=True, start_new_session=True)
         text = "".join(f"{line}\n" for line in writes).encode()
         subprocess.run(
-            ["scontrol"], env=self._env, input=text, stdout=subprocess.DEVNULL, check=True, start_new_session=True
-        )  # each in a session of its own, as a cycle's are: the kernel divides a busy machine between sessions
+            ["scontrol"], env=self._env, input=text, stdout=subprocess.DEVNULL, check=False, start_new_session=True
+        )  # each in a session of its own, as a cycle's are: the kernel divides a busy machine between sessions; it
+        # exits 1 where a job has ended meanwhile
         return time.perf_counter() - began
 
 
