@@ -58,7 +58,7 @@ def jobs_to_start(
     limited: Limited | None = None,
     partitions: JobPartitions | None = None,
 ) -> tuple[Start, ...]:
-    """The jobs to start now, in that order. held: by which backfill alone goes. of_priority: (n,) of `priorities`.
+    """The jobs to start now, in that order. held: only backfill uses it. of_priority: (n,) of `priorities`.
     limited: what the limits of QOS and associations leave to each (n,); what starts is added to it. partitions: of each
     (n,), None for one with all nodes.
 
