@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from slurmplug.sandbox import Sandbox
+from slurmplug.sandbox import Sandbox, WaitTimeout
 from tests.live.daemon_process import DaemonProcess, daemon_beside, training
 from tests.live.login_node import free_port
 
@@ -109,7 +109,11 @@ def test_every_panel_and_every_alert_finds_data(cluster: Sandbox, daemon: Daemon
             empty[:] = [each for each in (*panel_queries(), *alert_queries()) if not reader.values(each[1])]
             return not empty
 
-        cluster.wait(all_have_data, 180, f"data of {empty}")
+        try:
+            cluster.wait(all_have_data, 180, "data of every panel and alert")
+        except WaitTimeout as error:
+            error.add_note(f"there is none of {empty}")
+            raise
         stops = reader.values('increase(slurmplug_stops_total{rule="target"}[5m])')
         saved = reader.values('increase(slurmplug_saved_gpu_seconds_total{rule="target"}[5m])')
         assert stops[0] > 0
