@@ -25,8 +25,8 @@ class Placement:
         self._index = np.arange(len(nodes))
         self._inside = [slice(None) if each.all() else np.flatnonzero(each) for each in self.sets]
         """by set, which of the nodes are in it"""
-        self._total_room: dict[Demand, Floats] = {}
         self._most: dict[tuple[Demand, int], float] = {}
+        """by demand and set, how many such parts its largest node could hold if nothing else ran"""
 
     @cached_property
     def behind_another(self) -> NodeSet:
@@ -44,7 +44,7 @@ class Placement:
         where, demand = int(self.where[row]), tuple(self._pending.demand[row].tolist())
         key = (demand, where)
         if key not in self._most:
-            self._most[key] = float(self._of_total(demand)[self._inside[where]].max(initial=0.0))
+            self._most[key] = float(self.room_of(demand, self.total)[self._inside[where]].max(initial=0.0))
         return bool(self._units[row] > self._most[key])
 
     def place(self, row: int, free: Floats, among: Ints | None = None) -> tuple[Ints, Ints] | None:
@@ -92,8 +92,3 @@ class Placement:
         units = shares if self._pending.gpus[row] else np.ones(len(nodes))
         left[nodes] -= self._pending.demand[row] * np.asarray(units)[:, None]
         return left
-
-    def _of_total(self, demand: Demand) -> Floats:
-        if demand not in self._total_room:
-            self._total_room[demand] = self.room_of(demand, self.total)
-        return self._total_room[demand]
